@@ -1,0 +1,211 @@
+"""Put a case to an engine and write down what it answered: one function per family of cases.
+
+Nothing is judged here and nothing is repaired. An exception from the engine's own files becomes a `Raised`; any other
+exception is the adapter's and goes up.
+"""
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cpbcg_ref import answers, cases
+from cpbcg_ref.answers import Raised
+
+OWN = str(Path(__file__).parent)
+
+
+class CaptureFailed(Exception):
+    """The engine could not capture the ladder of a case whose question lies behind capture."""
+
+
+def answered(engine: Any, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """The value, or `Raised` if the innermost frame that is the engine's or the adapter's is the engine's."""
+    try:
+        return function(*args, **options)
+    except Exception as error:  # an answer, whatever its type
+        raised = raised_by_engine(engine, error)
+        if raised is None:
+            raise
+        return raised
+
+
+def raised_by_engine(engine: Any, error: BaseException) -> Raised | None:
+    """`Raised` if the engine raised; None if the adapter did (no frame, or ours or the adapter's innermost)."""
+    roots = tuple(str(root) for root in getattr(engine, "roots", ()))
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if roots and frame.filename.startswith(roots):
+            where = f"{Path(frame.filename).name}:{frame.lineno}"
+            return Raised(type(error).__name__, str(error).split("\n")[0], where)
+        if frame.filename.startswith(OWN):
+            return None
+    return None
+
+
+def each_rank(engine: Any, cp_size: int, function: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, ...]:
+    return tuple(answered(engine, function, *args, cp_rank=rank, **options) for rank in range(cp_size))
+
+
+def ask_layout(engine: Any, case: cases.LayoutCase) -> answers.LayoutSeen:
+    batch, how = case.batch, {"cp_size": case.cp_size, "strategy": case.strategy}
+    tokens = list(range(1, batch.num_tokens + 1))  # 1-based: 0 is never a token
+    required = None
+    if hasattr(engine, "required_local_tokens") and "capacity" not in getattr(engine, "unavailable", {}):
+        required = each_rank(engine, case.cp_size, engine.required_local_tokens, list(batch.lengths), **how)
+    rows = answered(engine, engine.shard, batch, tokens, **how)
+    seen = {
+        "active": each_rank(engine, case.cp_size, engine.is_cp_active, batch, **how),
+        "required": required,
+        "logical": freeze(answered(engine, engine.logical_rows, batch, **how)),
+        "rows": as_tokens(engine, rows),
+        "positions": freeze(answered(engine, engine.shard_positions, batch, global_positions(batch), **how)),
+        "segments": freeze(answered(engine, engine.kv_segments, batch, **how)),
+    }
+    if not isinstance(rows, Raised):
+        restored = answered(engine, engine.gather, batch, rows, **how)
+        seen["restored"] = as_tokens(engine, restored)
+        seen |= ask_with_spare_rows(engine, case, tokens, physical=max(len(local) for local in rows))
+    return answers.LayoutSeen(**seen)
+
+
+def ask_with_spare_rows(engine: Any, case: cases.LayoutCase, tokens: list[int], *, physical: int) -> dict[str, Any]:
+    how = {"cp_size": case.cp_size, "strategy": case.strategy, "captured_rows": physical + case.spare_rows}
+    rows = answered(engine, engine.shard, case.batch, tokens, **how)
+    if isinstance(rows, Raised):
+        return {"spare_rows": rows, "spare_restored": rows}
+    restored = answered(engine, engine.gather, case.batch, rows, **how)
+    return {"spare_rows": as_tokens(engine, rows), "spare_restored": as_tokens(engine, restored)}
+
+
+def ask_bad_layout(engine: Any, case: cases.BadLayoutCase) -> answers.BadLayoutSeen:
+    how = {"cp_size": case.cp_size, "strategy": case.strategy}
+    batch = cases.Batch(lengths=case.lengths, prefixes=(0,) * len(case.lengths))
+    tokens = list(range(1, max(batch.num_tokens, 0) + 1))
+    required: tuple[Any, ...] = ()
+    if hasattr(engine, "required_local_tokens") and "capacity" not in getattr(engine, "unavailable", {}):
+        required = each_rank(engine, case.cp_size, engine.required_local_tokens, list(case.lengths), **how)
+    return answers.BadLayoutSeen(
+        active=each_rank(engine, case.cp_size, engine.is_cp_active, batch, **how),
+        rows=as_tokens(engine, answered(engine, engine.shard, batch, tokens, **how)),
+        required=required,
+    )
+
+
+def ask_capture(engine: Any, case: cases.CaptureCase) -> answers.CaptureSeen:
+    started = answered(engine, engine.start, case.server)
+    if isinstance(started, Raised):
+        return answers.CaptureSeen(ranks=(started,) * case.server.cp_size)
+    return answers.CaptureSeen(ranks=each_rank(engine, case.server.cp_size, started.captured))
+
+
+def ask_select(engine: Any, case: cases.SelectCase) -> answers.SelectSeen:
+    def once() -> tuple[Any, str]:
+        ladder, table = list(case.capture_num_tokens), dict(case.bucket_local_tokens)
+        answer = answered(
+            engine,
+            engine.select_replay_bucket,
+            num_tokens=case.num_tokens,
+            required_local_tokens=case.required_local_tokens,
+            capture_num_tokens=ladder,
+            bucket_local_tokens=table,
+            max_padding_factor=case.max_padding_factor,
+            min_replay_bucket=case.min_replay_bucket,
+        )
+        if ladder != list(case.capture_num_tokens):
+            return answer, "capture_num_tokens"
+        return answer, "bucket_local_tokens" if list(table.items()) != list(case.bucket_local_tokens) else ""
+
+    (answer, mutated), (again, _) = once(), once()
+    return answers.SelectSeen(answer=answer, again=again, mutated=mutated)
+
+
+def ask_select_pair(engine: Any, case: cases.SelectPairCase) -> answers.SelectPairSeen:
+    return answers.SelectPairSeen(base=ask_select(engine, case.base), more=ask_select(engine, case.more))
+
+
+def ask_replay(engine: Any, case: cases.ReplayCase) -> answers.ReplaySeen:
+    started = answered(engine, engine.start, case.server)
+    if isinstance(started, Raised):
+        raise CaptureFailed(str(started))
+    ranks = case.server.cp_size
+    captured = each_rank(engine, ranks, started.captured)
+    return answers.ReplaySeen(
+        captured=captured, batches=tuple(ask_batch(engine, started, batch, ranks) for batch in case.batches)
+    )
+
+
+def ask_batch(engine: Any, started: Any, batch: cases.Batch, ranks: int) -> answers.BatchSeen:
+    admitted = each_rank(engine, ranks, started.can_run_graph, batch)
+    return answers.BatchSeen(
+        active=each_rank(engine, ranks, started.is_cp_active, batch),
+        admitted=admitted,
+        bucket=each_rank(engine, ranks, started.select, batch),
+        loaded=tuple(
+            answered(engine, started.load_batch, batch, cp_rank=rank) if yes is True else None
+            for rank, yes in enumerate(admitted)
+        ),
+    )
+
+
+def ask_passes(engine: Any, case: cases.PassesCase) -> answers.PassesSeen:
+    group = engine.start_delayers(case.config)
+    return answers.PassesSeen(passes=tuple(tuple(group.step(reports)) for reports in case.passes))
+
+
+def ask_last_pass(engine: Any, case: cases.LastPassCase) -> answers.LastPassSeen:
+    runs = []
+    for last in (case.last, case.other_last):
+        group = engine.start_delayers(case.config)
+        history = tuple(tuple(group.step(reports)) for reports in case.history)
+        runs.append((history, tuple(group.step(last))))
+    return answers.LastPassSeen(history=runs[0][0], last=runs[0][1], other_last=runs[1][1])
+
+
+def ask_attempts(engine: Any, case: cases.AttemptsCase) -> answers.AttemptsSeen:
+    window = engine.start_attempts()
+    return answers.AttemptsSeen(
+        max_prefill_bs=tuple(answered(engine, window.step, attempt) for attempt in case.attempts)
+    )
+
+
+def freeze(value: Any) -> Any:
+    """Lists of lists as tuples of tuples; a `Raised` stays."""
+    return tuple(freeze(item) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+def as_tokens(engine: Any, per_rank: Any) -> Any:
+    """Payload values back to token indices; the engine's declared padding value to None."""
+    if isinstance(per_rank, Raised):
+        return per_rank
+    pad = engine.contract.padding_value
+    return tuple(tuple(None if value == pad else value - 1 for value in rows) for rows in per_rank)
+
+
+def global_positions(batch: cases.Batch) -> list[int]:
+    """Position of each token in its own sequence, cached prefix included."""
+    return [prefix + i for length, prefix in zip(batch.lengths, batch.prefixes, strict=True) for i in range(length)]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Cases of one kind: the capability that an engine needs, the kind of case, and how to ask."""
+
+    capability: str
+    case: type
+    ask: Callable[[Any, Any], Any]
+
+
+FAMILIES = {
+    "layout": Family("layout", cases.LayoutCase, ask_layout),
+    "bad-layout": Family("layout", cases.BadLayoutCase, ask_bad_layout),
+    "capture": Family("replay", cases.CaptureCase, ask_capture),
+    "select": Family("selection", cases.SelectCase, ask_select),
+    "select-pair": Family("selection", cases.SelectPairCase, ask_select_pair),
+    "replay": Family("replay", cases.ReplayCase, ask_replay),
+    "passes": Family("negotiation", cases.PassesCase, ask_passes),
+    "skewed-passes": Family("negotiation", cases.PassesCase, ask_passes),
+    "last-pass": Family("negotiation", cases.LastPassCase, ask_last_pass),
+    "attempts": Family("attempts", cases.AttemptsCase, ask_attempts),
+    "data": Family("data", cases.ReplayCase, ask_replay),
+}

@@ -1,0 +1,159 @@
+"""The questions put to an engine: small frozen values, one kind per family of invariants.
+
+A case holds plain ints, strings and tuples only, so that it prints as the Python that rebuilds it, travels as JSON
+and can be compared. A case says what is asked; what an engine answered is in `cpbcg_ref.answers`.
+"""
+
+from dataclasses import dataclass
+
+Strategy = str  # "zigzag" or "interleave"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """One prefill batch: extend tokens per request, cached prefix tokens per request, in batch order.
+
+    `prefixes` is as long as `lengths`. `lengths_known=False` models a caller that did not pass the extend lengths: the
+    engine is told only the number of tokens; the oracle still knows the truth.
+    """
+
+    lengths: tuple[int, ...]
+    prefixes: tuple[int, ...]
+    lengths_known: bool = True
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(self.lengths)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """What a deployment configures before capture: CP group, ladder of buckets (tokens), longest request (tokens)."""
+
+    cp_size: int
+    capture_num_tokens: tuple[int, ...]
+    context_length: int
+    strategy: Strategy = "zigzag"
+    max_padding_factor: int = 2
+    min_replay_bucket: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutCase:
+    """Shard one active batch on `cp_size` ranks; `spare_rows` more rows were captured than the batch needs."""
+
+    cp_size: int
+    batch: Batch
+    strategy: Strategy = "zigzag"
+    spare_rows: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class BadLayoutCase:
+    """A batch that the strategy cannot shard (negative, empty or too short lengths), pushed into the sharder itself."""
+
+    cp_size: int
+    lengths: tuple[int, ...]
+    strategy: Strategy = "zigzag"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureCase:
+    """Start a server with this ladder; some buckets may have no legal split."""
+
+    server: Server
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectCase:
+    """One call of the selector. `bucket_local_tokens` pairs a bucket with its captured rows; a bucket may be missing."""
+
+    num_tokens: int
+    required_local_tokens: int
+    capture_num_tokens: tuple[int, ...]
+    bucket_local_tokens: tuple[tuple[int, int], ...]
+    max_padding_factor: int = 2
+    min_replay_bucket: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectPairCase:
+    """The same selection twice: `more` differs from `base` only in more capacity, or in a bucket that cannot matter."""
+
+    base: SelectCase
+    more: SelectCase
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayCase:
+    """Capture `server`'s ladder, then offer the batches in order, on every rank of the CP group."""
+
+    server: Server
+    batches: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DelayerConfig:
+    """Configuration of the prefill delayer, equal on all ranks. `None` means not configured."""
+
+    dp_size: int
+    max_delay_passes: int
+    max_running_requests: int
+    max_delay_ms: float = 5000.0
+    queue_min_ratio: float | None = None
+    prefill_max_requests: int | None = None
+    token_usage_low_watermark: float | None = None
+    enable_dp_attention: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankReport:
+    """What one DP rank knows at one scheduler pass; `now_ms` is its own clock."""
+
+    prefillable: bool
+    token_usage: float = 1.0
+    running_batch: int = 0
+    max_prefill_bs: int = 0
+    waiting_queue_len: int = 0
+    now_ms: float = 0.0
+
+
+Pass = tuple[RankReport, ...]  # one report per rank
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassesCase:
+    """A sequence of scheduler passes of one engine that starts fresh (no episode, free pass not yet used)."""
+
+    config: DelayerConfig
+    passes: tuple[Pass, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastPassCase:
+    """Two runs with the same history: one ends with pass `last`, the other with pass `other_last`."""
+
+    config: DelayerConfig
+    history: tuple[Pass, ...]
+    last: Pass
+    other_last: Pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One scheduler pass as the recent-attempt window sees it.
+
+    `admitted` > 0: a batch of that many requests ran. `admitted` == 0 with `queue` > 0: an attempt was rejected while
+    `queue` requests waited and `free_slots` slots were free. Both 0: an idle or decode-only pass.
+    """
+
+    admitted: int = 0
+    queue: int = 0
+    free_slots: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptsCase:
+    """A sequence of scheduler passes of one rank, from a fresh start."""
+
+    attempts: tuple[Attempt, ...]

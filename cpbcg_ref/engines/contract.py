@@ -1,0 +1,95 @@
+"""What an engine adapter is: a plain class with the methods of the capabilities it has. No base class.
+
+Required attributes:
+    name, version    strings for reports
+    contract         a `Contract`: what the engine declares instead of the adapter repairing anything
+    roots            paths (files or folders, str) of the engine's own code; an exception raised there is the engine's
+                     answer, one raised anywhere else is a broken adapter
+Optional attribute:
+    unavailable      {capability: reason} for capabilities that this release does not have although the class has the
+                     methods
+
+Capabilities and their methods (payloads, positions and lengths are lists of int; `batch` is a `cases.Batch`; every
+method that takes `cp_rank` answers for that one rank and may raise; the others answer for all ranks at once):
+
+layout
+    is_cp_active(batch, *, cp_size, strategy, cp_rank) -> bool
+    logical_rows(batch, *, cp_size, strategy) -> list[int]                      rows that each rank owns
+    shard(batch, payload, *, cp_size, strategy, captured_rows=None) -> list[list[int]]
+        shard one int per token the way hidden states move; physical rows of every rank, padding as the engine makes it
+        (declare its value in `Contract.padding_value`); `captured_rows` overwrites the row counts as a graph does
+    shard_positions(batch, positions, *, cp_size, strategy, captured_rows=None) -> list[list[int]]
+    gather(batch, rows, *, cp_size, strategy, captured_rows=None) -> list[list[int]]   what every rank gets back
+    kv_segments(batch, *, cp_size, strategy) -> list[list[tuple[int, int]]]
+        per rank, in local row order: (rows, keys), where the last of `rows` consecutive rows sees `keys` keys
+capacity
+    required_local_tokens(lengths, *, cp_size, strategy, cp_rank) -> int | None    aligned rows; lengths may be None
+selection
+    select_replay_bucket(*, num_tokens, required_local_tokens, capture_num_tokens, bucket_local_tokens,
+                         max_padding_factor, min_replay_bucket) -> int | None
+        arguments arrive as a list and a dict, handed on uncopied, so that a mutation is seen
+replay
+    start(server) -> an object, captured and ready, with
+        captured(cp_rank) -> answers.Captured
+        is_cp_active(batch, cp_rank) -> bool
+        can_run_graph(batch, cp_rank) -> bool      admission, gates above the runner included
+        select(batch, cp_rank) -> int | None       the batch-level selector that admission and replay share
+        load_batch(batch, cp_rank) -> answers.Loaded
+negotiation
+    start_delayers(config) -> an object with step(reports) -> list[Verdict | Raised]: one pass, all ranks
+attempts
+    start_attempts() -> an object with step(attempt) -> int: max_prefill_bs after this pass
+
+A class with `batch.lengths_known` False must tell the engine None for the lengths.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+METHODS = {
+    "layout": ("is_cp_active", "logical_rows", "shard", "shard_positions", "gather", "kv_segments"),
+    "capacity": ("required_local_tokens",),
+    "selection": ("select_replay_bucket",),
+    "replay": ("start",),
+    "negotiation": ("start_delayers",),
+    "attempts": ("start_attempts",),
+    "data": ("replay_data",),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """What an engine declares about itself; the generators and the invariants read it.
+
+    strategies: layouts it can shard. graph_strategies: those that it captures graphs for. cp_sizes: group sizes that it
+    supports. blocks: "balanced" (remainder to the early blocks) or "ceil" (chunks of ceil(L / 2n)). divides: every
+    length must be a multiple of divides * cp_size (0: any length). min_length: shortest request that zigzag can shard,
+    in units of cp_size. alignment: rows are padded to a multiple of alignment[strategy] * cp_size when cp_size > 1.
+    min_replay_bucket: does it offer the opt-in floor. padding_value: what `shard` puts in padding rows of the payload.
+    padding: where padding stands ("end" of each rank's rows).
+    """
+
+    strategies: tuple[str, ...] = ("zigzag",)
+    graph_strategies: tuple[str, ...] = ("zigzag",)
+    cp_sizes: tuple[int, ...] = (1, 2, 3, 4, 5, 8, 16)
+    blocks: str = "balanced"
+    divides: int = 0
+    min_length: int = 2
+    alignment: Mapping[str, int] = field(default_factory=lambda: {"zigzag": 2, "interleave": 1})
+    min_replay_bucket: bool = False
+    padding_value: int = 0
+    padding: str = "end"
+
+    def aligned(self, rows: int, *, cp_size: int, strategy: str) -> int:
+        """Round rows up to this engine's alignment."""
+        unit = 1 if cp_size == 1 else self.alignment[strategy] * cp_size
+        return -(-rows // unit) * unit
+
+
+def missing(engine: object, capability: str) -> str | None:
+    """Why the engine cannot be asked about a capability, or None if it can."""
+    reason = getattr(engine, "unavailable", {}).get(capability)
+    if reason:
+        return reason
+    lacking = [name for name in METHODS[capability] if not callable(getattr(engine, name, None))]
+    return f"the adapter has no {', '.join(lacking)}" if lacking else None
