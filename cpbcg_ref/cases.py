@@ -157,3 +157,11 @@ class AttemptsCase:
     """A sequence of scheduler passes of one rank, from a fresh start."""
 
     attempts: tuple[Attempt, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """What one real server is configured with; pins the generated cases. `None` leaves that side free."""
+
+    server: Server | None = None
+    delayer: DelayerConfig | None = None
