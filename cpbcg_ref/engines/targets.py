@@ -1,0 +1,240 @@
+"""Target strings: from what a person types to an engine that can be asked.
+
+reference, reference:hardened    this project's own implementation
+sglang                           the installed one: its files are found, the package is not imported
+sglang==0.5.18                   a published wheel, see wheels.py
+sglang@DIR                       an unpacked tree: repository root, its python/, the package or its parent folder
+path/to/file.py:Class            an adapter in a file; the file's folder can be imported from
+package.module:Class             an adapter in a module; the working directory can be imported from
+"""
+
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from cpbcg_ref.engines import wheels
+from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.errors import TargetError
+
+FORMS = "reference, NAME, NAME==VERSION, NAME@DIR, path/to/file.py:Class, package.module:Class"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine from elsewhere: its adapter, called with (package_root, version), and its package's folder name."""
+
+    adapter: str
+    package: str
+
+
+ENGINES = {
+    "sglang": Engine("cpbcg_ref.engines.sglang:SGLang", "sglang"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """A row of `cpbcg engines`: releases with a known sha256, those in the cache, the version installed here."""
+
+    name: str
+    pinned: tuple[str, ...] = ()
+    cached: tuple[str, ...] = ()
+    installed: str | None = None
+
+
+def known_engines() -> tuple[Known, ...]:
+    """Every engine that has a name; nothing is imported or downloaded.
+
+    >>> [engine.name for engine in known_engines()]
+    ['reference', 'sglang']
+    """
+    return Known(name="reference"), *map(known, ENGINES)
+
+
+def known(name: str) -> Known:
+    pinned = tuple(wheels.pins(name))
+    here = installed(name)
+    return Known(
+        name=name,
+        pinned=pinned,
+        cached=tuple(version for version in pinned if wheels.cached(name, version)),
+        installed=here[1] if here else None,
+    )
+
+
+def supported_range(name: str) -> str:
+    """The releases that an adapter was made for, for messages.
+
+    >>> supported_range("sglang")
+    '0.5.16 to 0.5.23'
+    """
+    pinned = list(wheels.pins(name))
+    return f"{pinned[0]} to {pinned[-1]}" if pinned else "no release"
+
+
+def resolve(target: str, *, allow_unpinned: bool = False, progress: wheels.Tell | None = None) -> Any:
+    """The engine that a target string names, ready to be asked (see contract.py).
+
+    `allow_unpinned` permits a release without a known sha256; `progress` receives lines for people, so not stdout when
+    that carries JSON. Raises TargetError if the engine cannot be obtained.
+
+    >>> resolve("reference").name
+    'reference'
+    """
+    head, separator, rest = split(target)
+    if head in ENGINES:
+        return engine(target, head, *locate(target, head, separator, rest, allow_unpinned, progress))
+    if head == "reference" and separator in ("", ":") and rest in ("", "hardened"):
+        return reference(hardened=rest == "hardened")
+    where, colon, symbol = target.rpartition(":")
+    if separator in ("==", "@") or not (colon and where and symbol):
+        raise TargetError(f"unknown target {target!r}: the forms are {FORMS}; NAME is one of {', '.join(ENGINES)}")
+    is_file = where.endswith(".py") or any(mark in where for mark in "/\\")
+    module = load_file(target, where) if is_file else load_module(target, where)
+    return checked(target, attempt(target, f"{symbol}()", find_symbol(target, module, symbol)))
+
+
+def split(target: str) -> tuple[str, str, str]:
+    """Name, separator, rest; ("", "", "") if the target does not begin with a plain name.
+
+    >>> split("sglang==0.5.18"), split("sglang"), split("my/file.py:Class")
+    (('sglang', '==', '0.5.18'), ('sglang', '', ''), ('', '', ''))
+    """
+    found = re.fullmatch(r"([A-Za-z0-9_-]+)(?:(==|@|:)(.*))?", target, re.DOTALL)
+    return (found[1], found[2] or "", found[3] or "") if found else ("", "", "")
+
+
+def reference(*, hardened: bool) -> Any:
+    made: Callable[..., Any] = importlib.import_module("cpbcg_ref.engines.reference").Reference
+    return made(hardened=True) if hardened else made()
+
+
+def locate(
+    target: str, name: str, separator: str, rest: str, allow_unpinned: bool, progress: wheels.Tell | None
+) -> tuple[Path, str]:
+    """Package root and version."""
+    if separator == "==":
+        if not re.fullmatch(r"\d[\w.!+-]*", rest, re.ASCII):
+            raise TargetError(f"{target!r}: {rest!r} is not one release, write a number such as {name}==0.5.18")
+        return wheels.fetch(name, rest, allow_unpinned=allow_unpinned, progress=progress), rest
+    if separator == "@":
+        return unpacked(name, rest)
+    if separator:
+        raise TargetError(f"{target!r}: {name} takes no {':' + rest!r}, the forms are {name}, {name}==V, {name}@DIR")
+    here = installed(name)
+    if here is None:
+        raise TargetError(f"{name} is not installed in {sys.prefix}: name a release ({name}==V) or a tree ({name}@DIR)")
+    return here
+
+
+def installed(name: str) -> tuple[Path, str] | None:
+    """Package root and version of what this Python would import, found without executing it."""
+    try:
+        spec = importlib.util.find_spec(ENGINES[name].package)
+    except (ImportError, ValueError):
+        return None
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    root = Path(next(iter(spec.submodule_search_locations))).parent
+    try:
+        return root, importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        # A folder of that name without __init__.py (a clone in the working directory, say) is no installation.
+        return (root, tree_version(name, root)) if spec.origin else None
+
+
+def unpacked(name: str, folder: str) -> tuple[Path, str]:
+    """Package root and version of a tree. The parent layouts come first: a clone often has the package's name."""
+    package = ENGINES[name].package
+    base = Path(os.path.abspath(os.path.expanduser(folder)))
+    roots = [base, base / "python", *([base.parent] if base.name == package else [])]
+    for root in roots if folder else []:
+        if next((root / package).rglob("*.py"), None):
+            return root, tree_version(name, root)
+    looked = " or ".join(str(root / package) for root in roots)
+    raise TargetError(
+        f"{name}@{folder}: no Python files in {looked}: name the repository root, its python/ or {package}/"
+    )
+
+
+def tree_version(name: str, root: Path) -> str:
+    """Read, never executed: _version.py, version.py, or the metadata that a wheel leaves beside the package."""
+    package = root / ENGINES[name].package
+    metadata = sorted(root.glob(f"{name.replace('-', '_')}-*.dist-info/METADATA"))
+    for file in (package / "_version.py", package / "version.py", *metadata):
+        text = file.read_text("utf-8", "replace") if file.is_file() else ""
+        if found := re.search(r"""^(?:__version__ ?=.*["']([^"']+)["']|Version: (\S+))\s*$""", text, re.MULTILINE):
+            return found[1] or found[2]
+    return f"unknown ({root})"
+
+
+def engine(target: str, name: str, root: Path, version: str) -> Any:
+    module, _, symbol = ENGINES[name].adapter.partition(":")
+    try:
+        return getattr(importlib.import_module(module), symbol)(root, version)
+    except TargetError:
+        raise
+    except Exception as error:
+        lacks_torch = isinstance(error, ModuleNotFoundError) and error.name == "torch"
+        advice = "pip install 'cpbcg[torch]'" if lacks_torch else f"the adapter was made for {supported_range(name)}"
+        raise TargetError(f"{target}: {type(error).__name__}: {error} ({advice})") from error
+
+
+def load_file(target: str, where: str) -> ModuleType:
+    path = Path(os.path.abspath(os.path.expanduser(where)))
+    if not path.is_file():
+        raise TargetError(f"{target!r}: there is no file {path}")
+    importable_from(path.parent)
+    spec = importlib.util.spec_from_file_location(f"cpbcg_target_{path.stem}", path)
+    if spec is None:
+        raise TargetError(f"{target!r}: {path} is not a Python file, write path/to/file.py:Class")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    # Compiled here, not by the loader: its cache misses an edit of the same size within the same second.
+    attempt(target, f"running {path}", lambda: exec(compile(path.read_bytes(), str(path), "exec"), vars(module)))
+    return module
+
+
+def load_module(target: str, name: str) -> ModuleType:
+    importable_from(Path.cwd())
+    loaded: ModuleType = attempt(target, f"importing {name} (also from {Path.cwd()})", importlib.import_module, name)
+    return loaded
+
+
+def importable_from(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def find_symbol(target: str, module: ModuleType, symbol: str) -> Callable[[], Any]:
+    try:
+        found: Callable[[], Any] = attrgetter(symbol)(module)
+    except AttributeError:
+        own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+        raise TargetError(f"{target!r}: no {symbol} in {module.__name__}, it has {', '.join(own) or 'none'}") from None
+    return found
+
+
+def attempt(target: str, doing: str, function: Callable[..., Any], *args: Any) -> Any:
+    """Run a stranger's code: whatever it raises, sys.exit() included, makes the target unobtainable."""
+    try:
+        return function(*args)
+    except (Exception, SystemExit) as error:
+        raise TargetError(f"{target!r}: {doing} raised {type(error).__name__}: {error}") from error
+
+
+def checked(target: str, found: Any) -> Any:
+    """The object itself, if it has what every engine has."""
+    wrong = [name for name in ("name", "version") if not isinstance(getattr(found, name, None), str)]
+    if wrong or not isinstance(getattr(found, "contract", None), Contract):
+        lacking = ", ".join([f"{name} (str)" for name in wrong] or ["contract (cpbcg_ref.engines.contract.Contract)"])
+        raise TargetError(f"{target!r}: the object lacks {lacking}: every engine has name, version and contract")
+    return found
