@@ -1,0 +1,61 @@
+"""Hypothesis strategies for the questions put to an engine, aimed at the edges where engines were seen to break.
+
+They draw only what the engine's `Contract` allows: its group sizes, layouts, divisibility and shortest request.
+"""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from cpbcg_ref.cases import Deployment, Server
+from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.strategies.batches import bad_layout_cases, batches, layout_cases, replay_cases
+from cpbcg_ref.strategies.selection import capture_cases, select_cases, select_pair_cases, servers
+
+__all__ = [
+    "bad_layout_cases",
+    "batches",
+    "capture_cases",
+    "cases_for",
+    "layout_cases",
+    "replay_cases",
+    "select_cases",
+    "select_pair_cases",
+    "servers",
+]
+
+
+def cases_for(family: str, contract: Contract, *, deployment: Deployment | None = None) -> st.SearchStrategy[Any]:
+    """Cases of one family of `cpbcg_ref.asking.FAMILIES` for an engine with this contract.
+
+    A deployment pins its server and its delayer. The answer is an empty strategy (`.is_empty`) where the deployment
+    never meets the question: the layout of a server without context parallelism, or one that the engine cannot shard.
+
+    >>> from cpbcg_ref.engines.contract import Contract
+    >>> cases_for("replay", Contract())
+    replay_cases(contract=Contract())
+    """
+    from cpbcg_ref.strategies.negotiation import attempts_cases, last_pass_cases, passes_cases
+
+    pinned = deployment or Deployment()
+    if family in ("layout", "bad-layout") and pinned.server and not shards(contract, pinned.server):
+        return st.nothing()
+    strategies: dict[str, st.SearchStrategy[Any]] = {
+        "layout": layout_cases(contract, pinned.server),
+        "bad-layout": bad_layout_cases(contract, pinned.server),
+        "capture": capture_cases(contract, pinned.server),
+        "select": select_cases(contract, pinned.server),
+        "select-pair": select_pair_cases(contract, pinned.server),
+        "replay": replay_cases(contract, pinned.server),
+        "passes": passes_cases(config=pinned.delayer),
+        "skewed-passes": passes_cases(skewed=True, config=pinned.delayer),
+        "last-pass": last_pass_cases(config=pinned.delayer),
+        "attempts": attempts_cases(),
+        "data": replay_cases(contract, pinned.server),
+    }
+    return strategies[family]
+
+
+def shards(contract: Contract, server: Server) -> bool:
+    known = server.cp_size in contract.cp_sizes and server.strategy in contract.strategies
+    return known and server.cp_size > 1
