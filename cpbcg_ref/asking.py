@@ -43,8 +43,10 @@ def raised_by_engine(engine: Any, error: BaseException) -> Raised | None:
     return None
 
 
-def each_rank(engine: Any, cp_size: int, function: Callable[..., Any], *args: Any, **options: Any) -> tuple[Any, ...]:
-    return tuple(answered(engine, function, *args, cp_rank=rank, **options) for rank in range(cp_size))
+def each_rank(
+    engine: Any, ranks: int, function: Callable[..., Any], /, *args: Any, **options: Any
+) -> tuple[Any, ...]:
+    return tuple(answered(engine, function, *args, cp_rank=rank, **options) for rank in range(ranks))
 
 
 def ask_layout(engine: Any, case: cases.LayoutCase) -> answers.LayoutSeen:
