@@ -19,6 +19,7 @@ import tempfile
 import time
 import tomllib
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ MARKER = "cpbcg.json"
 MAX_FILES = 50_000
 MAX_BYTES = 1 << 30
 LEFTOVER_AGE_S = 24 * 3600
+PYTHONS = ("cp311", "cp312", "cp313")
 LINUX = ("manylinux2014_x86_64", *(f"manylinux_2_{minor}_x86_64" for minor in range(17, 41)))
 
 Tell = Callable[[str], None]
@@ -49,15 +51,14 @@ class Pin:
         return f'"{version}" = {{ file = "{self.file}", sha256 = "{self.sha256}" }}'
 
     def tags(self) -> list[str]:
-        """What pip has to be told so that it offers this wheel on any system."""
+        """Options that make pip offer this wheel on any system. Where a name lists several tags, the first will do."""
         python, abi, platform = (part.split(".")[0] for part in self.file.removesuffix(".whl").split("-")[-3:])
-        return tag_options(python[:2], python[2:], [abi], [platform])
+        return tags(python, abis=(abi,), platforms=(platform,))
 
 
-def tag_options(implementation: str, python: str, abis: list[str], platforms: list[str]) -> list[str]:
-    options = ["--implementation", implementation, "--python-version", python]
-    options += [word for abi in abis for word in ("--abi", abi)]
-    return options + [word for platform in platforms for word in ("--platform", platform)]
+def tags(python: str, *, abis: tuple[str, ...], platforms: tuple[str, ...]) -> list[str]:
+    options = [f"--implementation={python[:2]}", f"--python-version={python[2:]}"]
+    return options + [f"--abi={abi}" for abi in abis] + [f"--platform={platform}" for platform in platforms]
 
 
 def pins(name: str) -> dict[str, Pin]:
@@ -131,14 +132,13 @@ def remove_leftovers(cache: Path) -> None:
 
 
 def download(name: str, version: str, pin: Pin | None, into: Path) -> Path:
-    """The wheel file. Without a pin, common tags are tried in turn: Linux on x86-64, then newer Pythons."""
-    pythons = ("311", "312", "313")
-    tries = [pin.tags()] if pin else [tag_options("cp", v, [f"cp{v}", "abi3", "none"], [*LINUX]) for v in pythons]
+    """The wheel file. Without a pin, tags are tried in turn: Linux on x86-64, Python 3.11 and newer."""
+    tries = [pin.tags()] if pin else [tags(cp, abis=(cp, "abi3", "none"), platforms=LINUX) for cp in PYTHONS]
     requirements = into / "requirements.txt"
     requirements.write_text(f"{name}=={version}" + (f" --hash=sha256:{pin.sha256}" if pin else ""), "utf-8")
     hashes = ["--require-hashes"] if pin else []
-    for tags in tries:
-        ended = run_pip(["--dest", str(into), *tags, *hashes, "-r", str(requirements)])
+    for options in tries:
+        ended = run_pip(["--dest", str(into), *options, *hashes, "-r", str(requirements)])
         if ended.returncode == 0:
             return next(into.glob("*.whl"))
         if "Retrying (" in ended.stderr:
@@ -169,7 +169,7 @@ def explain(stderr: str) -> str:
         digests = [line for line in lines if line.startswith(("Expected sha256", "Got"))]
         return f"the file is not the known one: {', '.join(digests)} (another file under the same name: do not use it)"
     if unreachable := [line for line in lines if "Retrying (" in line]:
-        return f"{unreachable[-1].partition('after ')[2]} (is the package index reachable? `pip config list` shows which one is asked)"
+        return f"{unreachable[-1].partition('after ')[2]} (is the package index of `pip config list` reachable?)"
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return f"{(errors or lines)[-1]} (does the release exist, with a wheel for Linux on x86-64?)"
 
@@ -184,35 +184,29 @@ def check(wheel: Path, pin: Pin | None) -> Pin:
 
 
 def unpack(wheel: Path, into: Path) -> None:
-    """Write the Python files and the metadata (version, licence) of a wheel.
-
-    Libraries and data stay out: nothing here is imported as an installed package, so they would only fill the disk.
-    """
     into.mkdir()
     try:
         with zipfile.ZipFile(wheel) as archive:
-            for member in wanted(archive.infolist(), wheel.name):
-                archive.extract(member, into)
-    except zipfile.BadZipFile as error:
+            archive.extractall(into, members=wanted(archive.infolist(), wheel.name))
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise TargetError(f"{wheel.name} is not a readable wheel: {error}") from error
 
 
 def wanted(members: list[zipfile.ZipInfo], wheel: str) -> list[zipfile.ZipInfo]:
-    """The members to write. One bad name condemns the wheel: a good one has none."""
+    """The members to write: Python files and metadata (version, licence). One bad name condemns the whole wheel.
+
+    Libraries and data stay out: nothing here is imported as an installed package, so they would only fill the disk.
+    """
     for member in members:
         is_link = (member.external_attr >> 16) & 0o170000 == 0o120000
         name = member.orig_filename
         if is_link or name.startswith("/") or ".." in name.split("/") or any(mark in name for mark in "\\:\0"):
             raise TargetError(f"{wheel} holds {name!r}: a link or a path out of its folder, so nothing was unpacked")
-    kept = [member for member in members if is_text(member.filename)]
+    kept = [member for member in members if member.filename.endswith(".py") or ".dist-info/" in member.filename]
     size = sum(member.file_size for member in kept)
     if len(kept) > MAX_FILES or size > MAX_BYTES:
         raise TargetError(f"{wheel} holds {len(kept)} files of {size} bytes: more than {MAX_FILES} or {MAX_BYTES}")
     return kept
-
-
-def is_text(name: str) -> bool:
-    return name.endswith(".py") or (".dist-info/" in name and not name.endswith(("/", "/RECORD")))
 
 
 def publish(tree: Path, folder: Path, found: Pin) -> None:
