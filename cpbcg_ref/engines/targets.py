@@ -66,7 +66,7 @@ def known(name: str) -> Known:
     return Known(
         name=name,
         pinned=pinned,
-        cached=tuple(version for version in pinned if wheels.cached(name, version)),
+        cached=tuple(version for version in pinned if wheels.is_cached(name, version)),
         installed=here[1] if here else None,
     )
 
@@ -212,6 +212,7 @@ def load_module(target: str, name: str) -> ModuleType:
 def importable_from(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
 
 
 def find_symbol(target: str, module: ModuleType, symbol: str) -> Callable[[], Any]:

@@ -79,6 +79,11 @@ def cached(name: str, version: str) -> Pin | None:
     return found if pin is None or (found is not None and found.sha256 == pin.sha256) else None
 
 
+def is_cached(name: str, version: str) -> bool:
+    """Can `fetch` answer without a download?"""
+    return cached(name, version) is not None
+
+
 def read_marker(folder: Path) -> Pin | None:
     try:
         return Pin(**json.loads((folder / MARKER).read_text("utf-8")))
