@@ -1,0 +1,60 @@
+"""SGLang as a target: an unpacked or installed release, of which only a few modules are executed, on CPU.
+
+What a release has is found by looking for its symbols; the version is only a name.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.engines.sglang_layout import Capacity, Layout, Process
+
+NO_GRAPHS = "this release has no CUDA graphs for context-parallel prefill (layers/cp/bcg)"
+NO_SELECTOR = "this release has no PrefillCPBCGInput.{}: it picks a bucket by its number of tokens alone"
+
+
+class SGLang:
+    """One release below `package_root`, the folder that contains the folder `sglang`.
+
+    Raises TargetError if a symbol that every supported release has is gone.
+    """
+
+    name = "sglang"
+
+    def __init__(self, package_root: Path, version: str) -> None:
+        import torch
+
+        torch.set_num_threads(1)  # tensors of a few rows: threads only cost
+        self.version = version
+        self.roots = (str(Path(package_root) / "sglang"),)
+        self.process = Process(Path(package_root))
+        self.layout, self.capacity = Layout(self.process), Capacity(self.process)
+        self.contract = self._contract()
+        self.unavailable = self._unavailable()
+        self._delegate()
+
+    def _contract(self) -> Contract:
+        has_interleave = hasattr(self.process.base.ContextParallelStrategy, "shard_local_tokens")
+        strategies = ("zigzag", "interleave") if has_interleave else ("zigzag",)
+        graphs = tuple(name for name in strategies if self.capacity.graph_backend(name))
+        return Contract(strategies=strategies, graph_strategies=graphs)
+
+    def _unavailable(self) -> dict[str, str]:
+        chooser = self.capacity.input
+        if chooser is None:
+            return dict.fromkeys(("replay", "capacity", "selection"), NO_GRAPHS)
+        needed = {"capacity": "required_local_tokens", "selection": "select_replay_bucket"}
+        return {key: NO_SELECTOR.format(name) for key, name in needed.items() if not hasattr(chooser, name)}
+
+    def _delegate(self) -> None:
+        for part, names in (
+            (self.layout, ("is_cp_active", "logical_rows", "shard", "shard_positions", "gather", "kv_segments")),
+            (self.capacity, ("required_local_tokens", "select_replay_bucket")),
+        ):
+            for name in names:
+                setattr(self, name, getattr(part, name))
+
+    @property
+    def tree(self) -> Any:
+        """The modules of this release, with the record of what ran."""
+        return self.process.tree
