@@ -1,0 +1,158 @@
+"""The reference as an engine like any other: it is asked through the same methods and judged by the same checkers."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import cpbcg_ref
+from cpbcg_ref import answers, cases
+from cpbcg_ref.engines.contract import Contract
+
+CORE = ("checks", "errors", "layout", "capture", "replay", "delayer")
+
+
+class Reference:
+    """`policy` "seed" is the specified delayer, "hardened" one without its known weaknesses."""
+
+    name = "reference"
+    version = "0.1.0"
+    contract = Contract(
+        strategies=("zigzag", "interleave"), graph_strategies=("zigzag", "interleave"), min_replay_bucket=True
+    )
+    roots = tuple(str(Path(cpbcg_ref.__file__).parent / f"{module}.py") for module in CORE)
+    unavailable = {"data": "replayed data is checked by gpu_conformance, not built yet"}  # noqa: RUF012
+    policy = "seed"
+
+    def is_cp_active(self, batch: cases.Batch, *, cp_size: int, strategy: str, cp_rank: int) -> bool:
+        return cpbcg_ref.is_cp_active(known(batch), cp_size=cp_size, strategy=strategy)
+
+    def logical_rows(self, batch: cases.Batch, *, cp_size: int, strategy: str) -> list[int]:
+        return list(cpbcg_ref.per_rank_logical_tokens(batch.lengths, cp_size=cp_size, strategy=strategy))
+
+    def shard(
+        self, batch: cases.Batch, payload: list[int], *, cp_size: int, strategy: str, captured_rows: int | None = None
+    ) -> list[list[int]]:
+        how: dict[str, Any] = {"cp_size": cp_size, "strategy": strategy, "rows": captured_rows}
+        return list(map(list, cpbcg_ref.shard(payload, batch.lengths, pad=self.contract.padding_value, **how)))
+
+    shard_positions = shard
+
+    def gather(
+        self,
+        batch: cases.Batch,
+        rows: list[list[int]],
+        *,
+        cp_size: int,
+        strategy: str,
+        captured_rows: int | None = None,
+    ) -> list[list[int]]:
+        return [list(cpbcg_ref.gather(rows, batch.lengths, cp_size=cp_size, strategy=strategy))] * cp_size
+
+    def kv_segments(self, batch: cases.Batch, *, cp_size: int, strategy: str) -> list[list[tuple[int, int]]]:
+        how: dict[str, Any] = {"cp_size": cp_size, "strategy": strategy, "prefixes": batch.prefixes}
+        return list(map(list, cpbcg_ref.kv_segments(batch.lengths, **how)))
+
+    def required_local_tokens(
+        self, lengths: list[int] | None, *, cp_size: int, strategy: str, cp_rank: int
+    ) -> int | None:
+        return cpbcg_ref.required_local_tokens(lengths, cp_size=cp_size, strategy=strategy)
+
+    def select_replay_bucket(self, **question: Any) -> int | None:
+        return cpbcg_ref.select_replay_bucket(**question)
+
+    def start(self, server: cases.Server) -> "ReferenceServer":
+        return ReferenceServer(server)
+
+    def start_delayers(self, config: cases.DelayerConfig) -> "ReferenceDelayers":
+        return ReferenceDelayers(config, self.policy)
+
+    def start_attempts(self) -> "ReferenceAttempts":
+        return ReferenceAttempts()
+
+
+class Hardened(Reference):
+    """The reference with a delayer that has none of the weaknesses that the SHOULD ids name."""
+
+    name = "reference-hardened"
+    policy = "hardened"
+
+
+class ReferenceServer:
+    """A captured ladder; every rank would build the same table."""
+
+    def __init__(self, server: cases.Server) -> None:
+        settings = {name: value for name, value in asdict(server).items() if name != "capture_num_tokens"}
+        self.table = cpbcg_ref.CaptureTable(ladder=server.capture_num_tokens, **settings)
+
+    def captured(self, cp_rank: int) -> answers.Captured:
+        return answers.Captured(
+            requests=tuple(self.table.requests.items()),
+            bucket_local_tokens=tuple(self.table.bucket_local_tokens.items()),
+            capture_num_tokens=self.table.capture_num_tokens,
+        )
+
+    def is_cp_active(self, batch: cases.Batch, cp_rank: int) -> bool:
+        return cpbcg_ref.is_cp_active(known(batch), cp_size=self.table.cp_size, strategy=self.table.strategy)
+
+    def can_run_graph(self, batch: cases.Batch, cp_rank: int) -> bool:
+        return cpbcg_ref.can_run_graph(known(batch), num_tokens=batch.num_tokens, table=self.table)
+
+    def select(self, batch: cases.Batch, cp_rank: int) -> int | None:
+        return cpbcg_ref.select_replay_bucket_for_batch(known(batch), num_tokens=batch.num_tokens, table=self.table)
+
+    def load_batch(self, batch: cases.Batch, cp_rank: int) -> answers.Loaded:
+        replay = cpbcg_ref.load_batch(known(batch), num_tokens=batch.num_tokens, table=self.table)
+        return answers.Loaded(
+            bucket=replay.bucket, captured_rows=replay.captured_rows, live_rows=replay.live_rows[cp_rank]
+        )
+
+
+class ReferenceDelayers:
+    """One state and one clock per DP rank. Without DP attention each rank is a replica that decides alone."""
+
+    def __init__(self, config: cases.DelayerConfig, policy: str) -> None:
+        self.config = cpbcg_ref.DelayerConfig(**asdict(config), policy=policy)
+        self.states: list[cpbcg_ref.DelayerState] = []
+
+    def step(self, reports: cases.Pass) -> list[answers.Verdict | answers.Raised]:
+        self.states = self.states or [cpbcg_ref.DelayerState()] * len(reports)
+        states = zip(self.states, reports, strict=True)
+        rows = [cpbcg_ref.make_report(state, self.config, **asdict(report)) for state, report in states]
+        decisions = [
+            cpbcg_ref.negotiate(
+                rows if self.config.enable_dp_attention else [rows[rank]],
+                self.states[rank],
+                self.config,
+                now_ms=report.now_ms,
+            )
+            for rank, report in enumerate(reports)
+        ]
+        self.states = [decision.state for decision in decisions]
+        return list(map(verdict, decisions))
+
+
+class ReferenceAttempts:
+    """The window of recent attempts of one rank."""
+
+    def __init__(self) -> None:
+        self.window = cpbcg_ref.RecentAttempts()
+
+    def step(self, attempt: cases.Attempt) -> int:
+        self.window = self.window.after(**asdict(attempt))
+        return self.window.max_prefill_bs
+
+
+def known(batch: cases.Batch) -> tuple[int, ...] | None:
+    return batch.lengths if batch.lengths_known else None
+
+
+def verdict(decision: cpbcg_ref.Decision) -> answers.Verdict:
+    state = decision.state
+    return answers.Verdict(
+        allow=decision.allow,
+        reason=decision.reason,
+        wait_passes=decision.wait_passes,
+        episode_open=state.episode_open,
+        delayed_passes=state.delayed_passes,
+        free_pass_used=state.free_pass_used,
+    )

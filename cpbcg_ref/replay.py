@@ -1,0 +1,115 @@
+"""Which captured bucket runs a batch, asked by admission and by replay alike: section 3 of the specification.
+
+lengths unknown, or no request              eager
+CP not configured (cp_size 1)               rows are tokens: the token rule alone
+CP configured, batch too short to shard     eager, always
+CP active                                   the bucket must hold the tokens and the largest rank's rows
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from cpbcg_ref.capture import CaptureTable, check_padding_rule
+from cpbcg_ref.checks import check_ladder, check_tokens, check_whole, refuse
+from cpbcg_ref.errors import ReplayError
+from cpbcg_ref.layout import is_cp_active, per_rank_logical_tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """One batch on its graph: `captured_rows` on every rank, of which rank r fills `live_rows[r]`."""
+
+    bucket: int
+    captured_rows: int
+    live_rows: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        assert max(self.live_rows) <= self.captured_rows, f"{self}: live rows overflow the captured ones"
+
+
+def select_replay_bucket(
+    *,
+    num_tokens: int,
+    required_local_tokens: int | None,
+    capture_num_tokens: Sequence[int],
+    bucket_local_tokens: Mapping[int, int],
+    max_padding_factor: float = 2,
+    min_replay_bucket: int = 0,
+) -> int | None:
+    """The smallest captured bucket that holds the tokens and the rows without too much padding; None: run eager.
+
+    Too much is more than `max_padding_factor` x tokens, unless the bucket is at most `min_replay_bucket`. A bucket
+    without an entry in `bucket_local_tokens` has unknown capacity and is never chosen.
+
+    >>> rows = {2048: 512, 2304: 576, 2560: 640}
+    >>> select_replay_bucket(
+    ...     num_tokens=2048, required_local_tokens=520, capture_num_tokens=[*rows], bucket_local_tokens=rows)
+    2304
+    """
+    check_whole("num_tokens", num_tokens, least=0, what="the tokens of the batch")
+    check_ladder("capture_num_tokens", capture_num_tokens)
+    check_padding_rule(max_padding_factor, min_replay_bucket)
+    check_tokens(list(bucket_local_tokens.values()), name="bucket_local_tokens", what="the rows of a bucket")
+    if required_local_tokens is None:
+        return None
+    check_whole("required_local_tokens", required_local_tokens, least=0, what="the rows that every rank needs")
+    for bucket in capture_num_tokens:
+        holds_rows = bucket in bucket_local_tokens and bucket_local_tokens[bucket] >= required_local_tokens
+        is_dense = bucket <= max_padding_factor * num_tokens or bucket <= min_replay_bucket
+        if bucket >= num_tokens and holds_rows and is_dense:
+            return bucket
+    return None
+
+
+def select_replay_bucket_for_batch(
+    lengths: Sequence[int] | None, *, num_tokens: int, table: CaptureTable
+) -> int | None:
+    """The bucket for a batch, None for eager. `lengths` None: unknown to the caller; `num_tokens` is their sum.
+
+    >>> table = CaptureTable(ladder=(2048, 2304, 2560), cp_size=4, context_length=4096)
+    >>> select_replay_bucket_for_batch([1534, 161, 353], num_tokens=2048, table=table)
+    2304
+    """
+    check_tokens([] if lengths is None else lengths)
+    if lengths is not None and num_tokens != sum(lengths):
+        refuse("num_tokens", num_tokens, f"the lengths sum to {sum(lengths)}; pass both of the same batch")
+    if table.cp_size > 1 and not is_cp_active(lengths, cp_size=table.cp_size, strategy=table.strategy):
+        return None
+    return select_replay_bucket(
+        num_tokens=num_tokens,
+        required_local_tokens=table.required_local_tokens(lengths),
+        capture_num_tokens=table.capture_num_tokens,
+        bucket_local_tokens=table.bucket_local_tokens,
+        max_padding_factor=table.max_padding_factor,
+        min_replay_bucket=table.min_replay_bucket,
+    )
+
+
+def can_run_graph(
+    lengths: Sequence[int] | None, *, num_tokens: int, table: CaptureTable, asks: Collection[str] = ()
+) -> bool:
+    """Admission: true exactly when `load_batch` will run the batch. `asks`: what it needs beyond a plain prefill."""
+    bucket = select_replay_bucket_for_batch(lengths, num_tokens=num_tokens, table=table)
+    return bucket is not None and table.supports.issuperset(asks)
+
+
+def load_batch(
+    lengths: Sequence[int] | None, *, num_tokens: int, table: CaptureTable, asks: Collection[str] = ()
+) -> Replay:
+    """Replay an admitted batch. Raises `ReplayError` instead of running it eager behind the caller's back.
+
+    >>> table = CaptureTable(ladder=(32, 48), cp_size=4, context_length=64)
+    >>> load_batch([9] * 4, num_tokens=36, table=table)
+    Replay(bucket=48, captured_rows=16, live_rows=(12, 8, 8, 8))
+    """
+    bucket = select_replay_bucket_for_batch(lengths, num_tokens=num_tokens, table=table)
+    if lengths is None or bucket is None or not table.supports.issuperset(asks):
+        rows = dict(table.bucket_local_tokens)
+        raise ReplayError(
+            f"no captured graph runs the batch of {num_tokens} tokens with lengths {lengths} asking for {list(asks)}: "
+            f"on {table.cp_size} ranks it needs {table.required_local_tokens(lengths)} rows, CP is active: "
+            f"{is_cp_active(lengths, cp_size=table.cp_size, strategy=table.strategy)}, captured rows are {rows}; "
+            "admit a batch with can_run_graph, and run eager what it refuses"
+        )
+    live = per_rank_logical_tokens(lengths, cp_size=table.cp_size, strategy=table.strategy)
+    return Replay(bucket=bucket, captured_rows=table.bucket_local_tokens[bucket], live_rows=live)
