@@ -36,9 +36,7 @@ def run(strategy: st.SearchStrategy[Any], use: Callable[[Any], None], *, number:
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
 
     @seed(number)
-    @settings(
-        max_examples=most, phases=phases, database=None, deadline=None, suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=most, phases=phases, database=None, deadline=None, suppress_health_check=list(HealthCheck))
     @given(strategy)
     def each(case: Any) -> None:
         use(case)

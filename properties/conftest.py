@@ -1,0 +1,106 @@
+"""`pytest properties/ [--target sglang==0.5.18] [-n 2]`: the registry's invariants on one engine, a test per id."""
+
+import os
+import warnings
+
+import hypothesis
+import pytest
+from hypothesis.stateful import run_state_machine_as_test
+
+from cpbcg_ref.checking import profiles
+from cpbcg_ref.checking.run import Checker
+from cpbcg_ref.engines.contract import missing
+from cpbcg_ref.engines.targets import resolve
+from cpbcg_ref.errors import TargetError
+
+DEFAULTS = {"target": "reference", "profile": os.environ.get("CPBCG_PROFILE", "ci"), "seed": 0}
+
+
+class Advice(UserWarning):
+    """A SHOULD that the engine violates."""
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("cpbcg properties")
+    group.addoption("--target", default=DEFAULTS["target"], help="engine: reference, sglang==0.5.18, file.py:Class ...")
+    group.addoption("--allow-unpinned", action="store_true", help="permit a release without a known sha256")
+    group.addoption("--profile", default=DEFAULTS["profile"], choices=list(profiles.PROFILES), help="how hard to look")
+    group.addoption(
+        "--seed", default=DEFAULTS["seed"], type=int, help="of every random choice; reproduces the verdicts"
+    )
+    group.addoption("--strict-should", action="store_true", help="a violated SHOULD fails too")
+
+
+def pytest_configure(config):
+    profiles.register(option(config, "profile"))  # also under $CI, where Hypothesis would load its own
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    target, profile, seed = (option(config, name) for name in DEFAULTS)
+    terminalreporter.write_line(f"properties of {target}: --profile {profile} --seed {seed}")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """All tests of a file on one worker: they share the answers that the engine gave to their family of cases."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log)
+
+
+def option(config, name):
+    """The default where pytest was started above this folder and did not know the option in time."""
+    return config.getoption(f"--{name}", DEFAULTS.get(name, False))
+
+
+@pytest.fixture(scope="session")
+def engine(pytestconfig):
+    """The engine under test, loaded once per worker."""
+    try:
+        return resolve(option(pytestconfig, "target"), allow_unpinned=option(pytestconfig, "allow-unpinned"))
+    except TargetError as problem:
+        pytest.exit(str(problem), returncode=2)
+
+
+@pytest.fixture(scope="session")
+def checker(engine, pytestconfig):
+    target, profile, seed = (option(pytestconfig, name) for name in DEFAULTS)
+    return Checker(engine=engine, target=target, profile=profiles.PROFILES[profile], seed=seed)
+
+
+@pytest.fixture
+def holds(checker, pytestconfig):
+    """holds("layout.bijection"): passes, skips with the reason, or fails with sentence, picture and command."""
+
+    def judge(invariant_id):
+        result = checker.check(invariant_id)
+        if result.outcome == "skip":
+            pytest.skip(result.message)
+        if result.outcome == "fail" and result.level == "SHOULD" and not option(pytestconfig, "strict-should"):
+            warnings.warn(Advice(report(result)), stacklevel=2)
+        elif result.outcome != "pass":
+            pytest.fail(report(result), pytrace=False)
+
+    return judge
+
+
+def report(result):
+    lines = [f"{result.invariant} {result.level} {result.outcome}: {result.message}"]
+    if result.counterexample:
+        lines += [result.counterexample.python, result.counterexample.picture, f"reproduce: {result.reproduce}"]
+    return "\n".join(lines)
+
+
+@pytest.fixture
+def explore(engine, checker):
+    """explore(Machine, "replay", steps=20): run a state machine on the engine under test, or skip."""
+
+    def run(machine, capability, *, steps):
+        reason = missing(engine, capability)
+        if reason:
+            pytest.skip(reason)
+        bound = hypothesis.seed(checker.seed)(type(machine.__name__, (machine,), {"engine": engine}))
+        examples = max(10, round(25 * checker.profile.scale))
+        run_state_machine_as_test(bound, settings=hypothesis.settings(max_examples=examples, stateful_step_count=steps))
+
+    return run
