@@ -55,6 +55,18 @@ def test_two_threads_load_two_releases_at_once(tmp_path):
     assert seen == {number: (number,) * 3 for number in range(8)}
 
 
+def test_a_thread_never_gets_half_a_module(tmp_path):
+    reached, seen = threading.Event(), []
+    toy = tree(tmp_path, files={LEAF: "import threading\nreached()\nthreading.Event().wait(0.05)\nrows = 8\n"})
+    toy._builtins["reached"] = reached.set
+    first = threading.Thread(target=toy.load, args=(LEAF,))
+    first.start()
+    reached.wait(5)
+    seen.append(toy.load(LEAF).rows)
+    first.join()
+    assert seen == [8]
+
+
 def test_nothing_stays_in_sys_modules(tmp_path):
     before = set(sys.modules)
     tree(tmp_path, files={LEAF: "import toy.state\nimport gpu_library.ops\n"}).load(LEAF)
@@ -101,6 +113,8 @@ def test_a_third_party_package_is_not_imported_even_if_it_is_there(tmp_path):
         "assert not isinstance(3, Absent) and not isinstance(3, (Absent, str)) and not issubclass(int, Absent)",
         "x = {Absent: Absent.a.b['c'](1, 2).d}",
         "assert Absent.name is Absent.name",
+        "import gpu_library\nassert gpu_library.Absent is gpu_library.Absent is Absent",
+        "import copy\nassert copy.deepcopy([Absent]) == [Absent]",
         "from gpu_library.ops import *",
         "import gpu_library.ops as ops, gpu_library\nassert gpu_library.ops is ops",
     ],

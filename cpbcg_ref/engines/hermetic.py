@@ -27,18 +27,14 @@ _SHOWN: list["Hermetic"] = []  # the trees shown there now, innermost last
 
 
 class _StandInModule(ModuleType):
-    """A module of which every attribute is a stand-in, unless it was provided or is a real module of the tree."""
+    """A module of which every attribute is a stand-in, unless it was provided or imported."""
 
-    def __init__(self, name: str, tree: "Hermetic") -> None:
-        super().__init__(name)
-        self.__path__: list[str] = []  # a package: anything may be imported below it
-        self._tree = tree
+    __path__: tuple[str, ...] = ()  # a package: anything may be imported below it
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        below = f"{self.__name__}.{name}"
-        value = self._tree.module(below) if self._tree.has(below) else StandIn(below)
+        value = StandIn(f"{self.__name__}.{name}")
         setattr(self, name, value)
         return value
 
@@ -127,7 +123,7 @@ class Hermetic:
             self.module(parent)
             if name in self._table:  # the parent, a real package, imported it
                 return self._table[name]
-        module = self._execute(name) if name in self._files else self._add(name, _StandInModule(name, self))
+        module = self._execute(name) if name in self._files else self._add(name, _StandInModule(name))
         if parent:
             setattr(self._table[parent], leaf, module)
         return module
@@ -191,9 +187,7 @@ class Hermetic:
         top = name.partition(".")[0]
         if top == self.package or top in self._replaced:
             return True
-        if top in HOST:
-            return importlib.util.find_spec(top) is None
-        return top not in sys.stdlib_module_names
+        return top not in HOST and top not in sys.stdlib_module_names
 
     def _owns(self, name: str) -> bool:
         return name == self.package or name.startswith(f"{self.package}.")

@@ -35,7 +35,7 @@ class StandIn:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # no protocol is faked that is not written out here
-            raise AttributeError(f"{self!r} has no {name}")
+            raise AttributeError(name)
         value = StandIn(f"{self.__name__}.{name}")
         setattr(self, name, value)
         return value
@@ -87,7 +87,9 @@ class StandIn:
         return False
 
     __or__ = __ror__ = __and__ = __rand__ = __add__ = __radd__ = __sub__ = __rsub__ = _same
-    __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __neg__ = __invert__ = _same
+    __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __neg__ = __invert__ = (
+        __deepcopy__
+    ) = _same
     __lt__ = __le__ = __gt__ = __ge__ = _no
 
 

@@ -1,0 +1,159 @@
+"""SGLang's `max_prefill_bs`: the release's own scheduler code around an admission that does what the case says.
+
+`Scheduler.get_new_batch_prefill` and what it calls on itself run for real, and so does the window where a release has
+one. The prefill adder, the batches and the negotiation are scripted; whatever else is touched is a stand-in.
+"""
+
+import copy
+import functools
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from cpbcg_ref.cases import Attempt
+from cpbcg_ref.engines.hermetic import Hermetic
+from cpbcg_ref.engines.standin import StandIn
+from cpbcg_ref.errors import TargetError
+
+SCHEDULER = "sglang.srt.managers.scheduler"
+REAL = (SCHEDULER, "sglang.srt.managers.prefill_delayer", "sglang.srt.environ")  # environ: the length of the window
+MAX_RUNNING = 1 << 30  # slots, free and taken
+PROBE = Attempt(queue=1, free_slots=1)
+
+
+def start_attempts(modules: Hermetic) -> "Attempts":
+    """A fresh scheduler of the release that lies under `modules.root`. Raises TargetError if it cannot be driven."""
+    return Attempts(scheduler_class(modules.root, modules.supported))
+
+
+class Attempts:
+    """One rank's scheduler. `step` runs one pass and answers what the next pass reports as `max_prefill_bs`."""
+
+    def __init__(self, scheduler_class: Any) -> None:
+        self._scheduler = object.__new__(scheduler_class)
+        self._scheduler.init_schedule_policy()
+
+    def step(self, attempt: Attempt) -> int:
+        run(self._scheduler, attempt)
+        # A release may change the number on its way to the report, so the next pass is run as well, on a copy.
+        probe = object.__new__(type(self._scheduler))
+        vars(probe).update(copy.deepcopy(vars(self._scheduler)))
+        return run(probe, PROBE)
+
+
+def run(scheduler: Any, attempt: Attempt) -> int:
+    """One pass. Returns the size that was handed to the prefill adder, -1 if the pass made none."""
+    running = Batch(range(MAX_RUNNING - attempt.free_slots))
+    running.admitted = attempt.admitted
+    scheduler.prefill_delayer = Negotiation(allow=attempt.admitted > 0)
+    scheduler.waiting_queue = [Request() for _ in range(max(attempt.queue, attempt.admitted))]
+    scheduler.get_new_batch_prefill(running)
+    scheduler.waiting_queue = []
+    return running.reported
+
+
+@functools.cache
+def scheduler_class(root: Path, supported: str) -> Any:
+    """The release's Scheduler with the collaborators of one pass scripted."""
+    tree = Hermetic(root, "sglang", REAL, supported=supported)
+    real = tree.symbol(SCHEDULER, "Scheduler")
+    tree.symbol(SCHEDULER, "Scheduler.get_new_batch_prefill")
+    adder = type("PrefillAdder", (Adder,), {"results": tree.symbol(SCHEDULER, "AddReqResult")})
+    tree.provide(SCHEDULER, PrefillAdder=adder, ScheduleBatch=Batch)
+    driven = type("Scheduler", (Driven, real), {"get_prefill_adder_class": lambda self: adder})
+    try:
+        if run(Attempts(driven)._scheduler, PROBE) < 0:
+            raise TargetError(f"{SCHEDULER} makes no prefill adder for a waiting request")
+    except (AttributeError, TypeError) as error:
+        raise TargetError(f"{SCHEDULER} needs something that this adapter does not supply: {error}") from error
+    return driven
+
+
+def _stand_in(self: object, name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return StandIn(name)
+
+
+class Driven:
+    """What is put over the release's Scheduler: nothing of a GPU server is there, and nothing is in its way."""
+
+    chunked_req = min_free_slots_delayer = None
+    max_running_requests = MAX_RUNNING
+    __getattr__ = _stand_in
+
+    def get_num_allocatable_reqs(self, *args: Any, **options: Any) -> int:
+        return MAX_RUNNING
+
+
+class Negotiation:
+    """A delayer whose verdict is known; one rank, so that slots are counted as they are."""
+
+    dp_size = num_dp_ranks = 1
+    enable_dp_attention = attn_dp_enabled = True
+    _metrics_collector = None
+    _debug_log_enabled = False
+
+    def __init__(self, *, allow: bool) -> None:
+        self._allow = allow
+
+    def _negotiate_should_allow_prefill(self, **report: Any) -> Any:
+        return SimpleNamespace(output_allow=self._allow, output_reason="" if self._allow else "delay")
+
+
+class Adder:
+    """Admits as many requests as the case says, after asking the delayer as every release's adder does."""
+
+    new_chunked_req = None
+    results: Any  # the release's AddReqResult
+
+    def __init__(self, *args: Any, max_prefill_bs: int, prefill_delayer_single_pass: Any, **options: Any) -> None:
+        self._running = next(arg for arg in args if isinstance(arg, Batch))
+        self._running.reported = max_prefill_bs
+        self._single_pass, self._slots = prefill_delayer_single_pass, options["max_running_requests"]
+        self._queue, self._size = options["waiting_queue_len"], max_prefill_bs
+        self.can_run_list: list[Any] = []
+        self.preempt_list: list[Any] = []
+
+    def budget_state(self) -> Any:
+        return self.results.CONTINUE
+
+    def add_one_req(self, req: Any, **options: Any) -> Any:
+        allowed = self._single_pass.negotiate_should_allow_prefill(
+            local_prefillable=True,
+            running_batch=self._running.batch_size(),
+            max_prefill_bs=self._size,
+            max_running_requests=self._slots,
+            waiting_queue_len=self._queue,
+        )
+        if not allowed or len(self.can_run_list) == self._running.admitted:
+            return self.results.OTHER
+        self.can_run_list.append(req)
+        return self.results.CONTINUE
+
+
+class Batch:
+    """A batch of requests, running or new."""
+
+    batch_is_full = False
+    admitted = 0
+    reported = -1
+    __getattr__ = _stand_in
+
+    def __init__(self, reqs: Any) -> None:
+        self.reqs = reqs
+
+    @classmethod
+    def init_new(cls, reqs: Any, *args: Any, **options: Any) -> "Batch":
+        return cls(reqs)
+
+    def batch_size(self) -> int:
+        return len(self.reqs)
+
+    def is_empty(self) -> bool:
+        return not self.reqs
+
+
+class Request:
+    beam_group = token_indices_to_pool = None
+    __getattr__ = _stand_in
