@@ -134,7 +134,7 @@ def remainders(cp_size: int) -> st.SearchStrategy[int]:
 
 
 ORDINARY, UNKNOWN, SHORT, EMPTY, DRAWN = range(5)
-KINDS = (*(ORDINARY,) * 8, UNKNOWN, SHORT, EMPTY, DRAWN, DRAWN)
+KINDS = (*(ORDINARY,) * 8, SHORT, UNKNOWN, SHORT, EMPTY, DRAWN, DRAWN)
 
 
 @st.composite
@@ -145,19 +145,19 @@ def batches(draw: st.DrawFn, server: Server) -> Batch:
     if kind == EMPTY:
         return Batch(lengths=(), prefixes=())
     bucket = draw(one_of(*server.capture_num_tokens))
+    short = (draw(between(1, unit - 1)),) if kind == SHORT else ()
     if kind == DRAWN:
         lengths = tuple(min(length, longest) for length in draw(length_lists(unit, 1, bucket)))
     else:
         lengths = fill(
-            draw(totals(bucket, server.capture_num_tokens[-1], unit)),
+            max(unit, draw(totals(bucket, server.capture_num_tokens[-1], unit)) - sum(short)),
             requests=draw(between(1, min(MOST_REQUESTS, max(1, bucket // (unit + 1))))),
             unit=unit,
             remainder=draw(remainders(server.cp_size)),
             longest=longest,
         )
-    if kind == SHORT:
-        short = (draw(between(1, unit - 1)),)
-        lengths = draw(st.sampled_from([(*lengths, *short), short]))
+    if short:  # beside good requests, or alone
+        lengths = draw(st.sampled_from([lengths + short, lengths + short, short]))
     return draw(with_prefixes(lengths, known=kind != UNKNOWN, room=max(0, longest - max(lengths))))
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cpbcg_ref.cases import CaptureCase, SelectCase, SelectPairCase, Server
 from cpbcg_ref.engines.contract import Contract
 
-SIZES = (2, 4, 3, 8, 2, 4, 1, 5, 4, 16)  # simplest first, the usual ones more often
+SIZES = (2, 4, 1, 3, 8, 2, 4, 1, 5, 4, 16)  # simplest first, the usual ones more often
 LONG_CONTEXT = 131072  # tokens
 DOUBLE = 0  # a step of the ladder that doubles the bucket before it
 Ladder = tuple[int, ...]
@@ -32,6 +32,12 @@ def cp_sizes(contract_sizes: tuple[int, ...], least: int = 1) -> st.SearchStrate
     return st.sampled_from(usual + rare)
 
 
+@cache
+def graph_strategies(contract_strategies: tuple[str, ...]) -> st.SearchStrategy[str]:
+    """The layouts that the engine captures graphs for, the first one twice as often: it has the remainders."""
+    return st.sampled_from((contract_strategies[0], *contract_strategies))
+
+
 def can_capture(bucket: int, *, context_length: int, unit: int) -> bool:
     """Does every engine find synthetic requests for this bucket, also one that cuts it at each `context_length`?
 
@@ -44,7 +50,9 @@ def can_capture(bucket: int, *, context_length: int, unit: int) -> bool:
 @cache
 def ladders(unit: int) -> st.SearchStrategy[Ladder]:
     """Up to five buckets of at least `unit` tokens: one apart, a shard apart, far apart, doubling."""
-    sizes = [unit * blocks + more for blocks in (3, 4, 6, 8, 16, 1, 2, 64) for more in (0, 1, unit - 1)]
+    sizes = [
+        unit * blocks + more for blocks in (3, 4, 8, unit // 2, 6, 16, unit, 1, 2, 64) for more in (0, 0, 1, unit - 1)
+    ]
     steps = st.lists(one_of(unit, 1, DOUBLE, unit + 1, 4 * unit, 16 * unit), max_size=4)
     return st.builds(climb, st.sampled_from(sizes), steps)
 
@@ -81,7 +89,7 @@ def servers(draw: st.DrawFn, contract: Contract) -> Server:
         cp_size=cp_size,
         capture_num_tokens=ladder,
         context_length=draw(st.sampled_from(contexts(ladder, unit=unit))),
-        strategy=draw(st.sampled_from(contract.graph_strategies)),
+        strategy=draw(graph_strategies(tuple(contract.graph_strategies))),
         min_replay_bucket=draw(floor(contract, ladder)),
     )
 
@@ -103,8 +111,8 @@ def capture_cases(draw: st.DrawFn, contract: Contract, server: Server | None = N
         return CaptureCase(server=server)
     cp_size = draw(cp_sizes(tuple(contract.cp_sizes), 2))
     unit = 2 * cp_size
-    trap = draw(st.sampled_from(["too long", "short rest", "none", "tiny bucket", "tiny context"]))
-    context = unit * draw(between(1, 8)) + draw(one_of(0, 1, unit - 1))
+    trap = draw(st.sampled_from(["too long", "short rest", "tiny bucket", "short rest", "none", "tiny context"]))
+    context = unit * draw(one_of(1, 1, 2, 3, 8)) + draw(one_of(0, 1, unit - 1))
     if trap == "tiny context":
         context = draw(between(1, unit - 1))
     base = (1 + draw(between(0, 3))) * context
@@ -112,17 +120,17 @@ def capture_cases(draw: st.DrawFn, contract: Contract, server: Server | None = N
         "too long": base + context,
         "short rest": base + draw(between(1, unit - 1)),
         "none": unit,
-        "tiny bucket": draw(between(2, unit - 1)),
+        "tiny bucket": draw(between(1, unit - 1)),
         "tiny context": unit,
     }[trap]
     more = draw(st.lists(st.sampled_from([base + unit, 2 * unit, base - 1, unit, 2 * base]), max_size=3))
-    ladder = {bucket for bucket in (base, extra, *more) if bucket > 1}
+    ladder = {bucket for bucket in (base, extra, *more) if bucket > 0}
     return CaptureCase(
         server=Server(
             cp_size=cp_size,
             capture_num_tokens=tuple(sorted(ladder)),
             context_length=context,
-            strategy=draw(st.sampled_from(contract.graph_strategies)),
+            strategy=draw(graph_strategies(tuple(contract.graph_strategies))),
         )
     )
 
