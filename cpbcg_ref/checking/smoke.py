@@ -1,0 +1,202 @@
+"""Is an adapter broken, or is the engine behind it wrong? One small question per capability, with a known answer.
+
+Nothing here judges the engine: an answer of the right shape passes, unless it is one that only a broken adapter gives.
+"""
+
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cpbcg_ref import answers, asking, cases
+from cpbcg_ref.answers import Raised
+from cpbcg_ref.engines.contract import METHODS, Contract
+
+BATCH = cases.Batch(lengths=(8,), prefixes=(0,))  # on two ranks, in blocks of two tokens
+GOLDEN_ROWS = {"zigzag": ((0, 1, 6, 7), (2, 3, 4, 5)), "interleave": ((0, 2, 4, 6), (1, 3, 5, 7))}
+LOCAL_ROWS = ((0, 1, 2, 3), (0, 1, 2, 3))
+
+Finding = tuple[str, str]  # "broken" or "ok", and what to fix or to know
+
+
+@dataclass(frozen=True)
+class Line:
+    """state: "ok", "broken" or "not offered". text: what to fix, the reason, or what was answered."""
+
+    what: str
+    state: str
+    text: str
+
+
+def smoke(engine: Any) -> list[Line]:
+    """One line for the attributes, then one per capability; broken attributes end it."""
+    problems = list(wrong_attributes(engine))
+    if problems:
+        return [Line("attributes", "broken", "; ".join(problems))]
+    declared = Line("attributes", "ok", f"{engine.name} {engine.version}")
+    return [declared, *(capability(engine, name) for name in METHODS)]
+
+
+def wrong_attributes(engine: Any) -> Iterator[str]:
+    for name in ("name", "version"):
+        if not isinstance(getattr(engine, name, None), str):
+            yield f"{name} must be a str, it is {getattr(engine, name, None)!r}"
+    if not isinstance(getattr(engine, "contract", None), Contract):
+        yield f"contract must be a cpbcg_ref.engines.contract.Contract, it is {getattr(engine, 'contract', None)!r}"
+    roots = getattr(engine, "roots", None)
+    if not isinstance(roots, (tuple, list)) or not roots:
+        yield f"roots must be a non-empty tuple of paths, it is {roots!r}: without it no exception is the engine's"
+    else:
+        yield from (f"root {str(root)!r} does not exist" for root in roots if not Path(root).exists())
+    unknown = sorted(set(getattr(engine, "unavailable", {})) - set(METHODS))
+    if unknown:
+        yield f"unavailable names {', '.join(unknown)}, the capabilities are {', '.join(METHODS)}"
+
+
+def capability(engine: Any, name: str) -> Line:
+    reason = getattr(engine, "unavailable", {}).get(name)
+    lacking = [method for method in METHODS[name] if not callable(getattr(engine, method, None))]
+    if reason or lacking == list(METHODS[name]):
+        return Line(name, "not offered", reason or f"the adapter has no {', '.join(lacking)}")
+    if lacking:
+        return Line(name, "broken", f"{name} needs {', '.join(METHODS[name])}: the adapter lacks {', '.join(lacking)}")
+    if name in ("layout", "capacity", "replay") and 2 not in engine.contract.cp_sizes:
+        return Line(name, "ok", "not asked: the contract excludes the two ranks of the question")
+    try:
+        findings = list(QUESTIONS[name](engine)) if name in QUESTIONS else []
+    except Exception as error:  # whatever came out of the adapter is what we look for
+        return Line(name, "broken", came_out(error))
+    broken = [text for state, text in findings if state == "broken"]
+    return Line(name, "broken" if broken else "ok", "; ".join(broken or [text for _, text in findings]))
+
+
+def came_out(error: Exception) -> str:
+    if isinstance(error, asking.CaptureFailed):
+        return f"the engine could not capture buckets 8 and 16 on 2 ranks: {error}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    if Path(last.filename) == Path(asking.__file__):
+        return f"an answer has the wrong type: {type(error).__name__}: {error} (while reading it in {last.name})"
+    return f"the adapter raised {type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+
+
+def each(what: str, value: Any, fits: Callable[[Any], bool], wanted: str, *, count: int = 2) -> Iterator[Finding]:
+    """Findings unless `value` is a tuple of `count` entries that all fit."""
+    raised = value if isinstance(value, Raised) else None
+    if isinstance(value, tuple):
+        raised = next((entry for entry in value if isinstance(entry, Raised)), None)
+    if raised:
+        yield "broken", f"{what}: the engine raised {raised}: look at what the adapter hands to it"
+    elif not isinstance(value, tuple) or len(value) != count:
+        yield "broken", f"{what} answers {value!r}: it needs {count} entries, one per rank or step"
+    elif not all(map(fits, value)):
+        yield "broken", f"{what} answers {value!r}: every entry must be {wanted}"
+
+
+def is_int(value: Any) -> bool:
+    return type(value) is int
+
+
+def is_ints(value: Any) -> bool:
+    return isinstance(value, tuple) and all(map(is_int, value))
+
+
+def is_pairs(value: Any) -> bool:
+    return isinstance(value, tuple) and all(is_ints(pair) and len(pair) == 2 for pair in value)
+
+
+def strategy_of(engine: Any) -> str:
+    return "zigzag" if "zigzag" in engine.contract.strategies else str(engine.contract.strategies[0])
+
+
+def layout(engine: Any) -> Iterator[Finding]:
+    strategy = strategy_of(engine)
+    seen = asking.ask_layout(engine, cases.LayoutCase(cp_size=2, batch=BATCH, strategy=strategy))
+    rows = seen.rows
+    if isinstance(rows, tuple):
+        rows = tuple(tuple(row for row in local if row is not None) for local in rows)
+    findings = [
+        *each("is_cp_active", seen.active, lambda value: type(value) is bool, "a bool"),
+        *each("logical_rows", seen.logical, is_int, "an int"),
+        *each("shard", rows, is_ints, "a list of ints"),
+        *each("shard_positions", seen.positions, is_ints, "a list of ints"),
+        *each("kv_segments", seen.segments, is_pairs, "a list of (rows, keys)"),
+    ]
+    if seen.restored is not None and not findings:
+        findings += each("gather", seen.restored, lambda value: isinstance(value, tuple), "a list of ints")
+    yield from findings or judged_rows(rows, GOLDEN_ROWS[strategy])
+
+
+def judged_rows(rows: Any, golden: Any) -> Iterator[Finding]:
+    shown = f"8 tokens on 2 ranks: shard gives {rows[0]} and {rows[1]}"
+    if rows == golden:
+        yield "ok", shown
+    elif rows == golden[::-1]:
+        yield "broken", f"{shown}: the ranks are swapped, rank 0 owns {golden[0]}"
+    elif rows == LOCAL_ROWS:
+        yield "broken", f"{shown}: these are local row numbers, hand back the payload that stands in each row"
+    elif not set(rows[0] + rows[1]) <= set(range(8)):
+        yield "broken", f"{shown}: some are no token of the payload, see padding_value in the contract"
+    else:
+        yield "ok", f"{shown} instead of {golden[0]} and {golden[1]}: `cpbcg check` judges that"
+
+
+def capacity(engine: Any) -> Iterator[Finding]:
+    how = {"cp_size": 2, "strategy": strategy_of(engine)}
+    required = asking.each_rank(engine, 2, engine.required_local_tokens, [8], **how)
+    fits: Callable[[Any], bool] = lambda value: value is None or is_int(value)  # noqa: E731
+    yield from [*each("required_local_tokens", required, fits, "an int or None")] or [
+        ("ok", f"8 tokens on 2 ranks need {required[0]} and {required[1]} rows")
+    ]
+
+
+def selection(engine: Any) -> Iterator[Finding]:
+    case = cases.SelectCase(
+        num_tokens=8, required_local_tokens=4, capture_num_tokens=(8, 16), bucket_local_tokens=((8, 4), (16, 8))
+    )
+    answer = asking.ask_select(engine, case).answer
+    fits: Callable[[Any], bool] = lambda value: value in (None, 8, 16) and type(value) is not float  # noqa: E731
+    yield from [*each("select_replay_bucket", (answer,), fits, "8, 16 or None", count=1)] or [
+        ("ok", f"8 tokens in 4 rows, buckets 8 and 16: {answer}")
+    ]
+
+
+def replay(engine: Any) -> Iterator[Finding]:
+    strategy = next(iter(engine.contract.graph_strategies), strategy_of(engine))
+    server = cases.Server(cp_size=2, capture_num_tokens=(8, 16), context_length=16, strategy=strategy)
+    seen = asking.ask_replay(engine, cases.ReplayCase(server=server, batches=(BATCH,)))
+    batch = seen.batches[0]
+    findings = [
+        *each("captured", seen.captured, lambda value: isinstance(value, answers.Captured), "a Captured"),
+        *each("is_cp_active", batch.active, lambda value: type(value) is bool, "a bool"),
+        *each("can_run_graph", batch.admitted, lambda value: type(value) is bool, "a bool"),
+        *each("select", batch.bucket, lambda value: value is None or is_int(value), "an int or None"),
+        *each("load_batch", batch.loaded, lambda v: v is None or isinstance(v, answers.Loaded), "a Loaded"),
+    ]
+    yield from findings or [("ok", f"8 tokens on 2 ranks replay in buckets {batch.bucket[0]} and {batch.bucket[1]}")]
+
+
+def negotiation(engine: Any) -> Iterator[Finding]:
+    config = cases.DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests=8)
+    seen = asking.ask_passes(
+        engine, cases.PassesCase(config=config, passes=((cases.RankReport(prefillable=True),) * 2,))
+    )
+    verdicts: Any = seen.passes[0]
+    yield from [*each("step", verdicts, lambda value: isinstance(value, answers.Verdict), "a Verdict")] or [
+        ("ok", f"2 ranks that may prefill: allow {verdicts[0].allow} and {verdicts[1].allow}")
+    ]
+
+
+def attempts(engine: Any) -> Iterator[Finding]:
+    sizes = asking.ask_attempts(engine, cases.AttemptsCase(attempts=(cases.Attempt(admitted=3),))).max_prefill_bs
+    yield from [*each("step", sizes, is_int, "an int", count=1)] or [("ok", f"after 3 admitted: {sizes[0]}")]
+
+
+QUESTIONS: dict[str, Callable[[Any], Iterator[Finding]]] = {
+    "layout": layout,
+    "capacity": capacity,
+    "selection": selection,
+    "replay": replay,
+    "negotiation": negotiation,
+    "attempts": attempts,
+}
