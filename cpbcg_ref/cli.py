@@ -20,7 +20,7 @@ from cpbcg_ref.errors import CpbcgError
 
 PROFILES = ("dev", "ci", "nightly")  # as in checking.profiles, which is slow to import for --help
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-JSON = click.option("--json", "json_file", metavar="FILE", help='Write the result as JSON; "-" is stdout.")
+JSON = click.option("--json", "json_file", metavar="FILE", help='Write the result as JSON; "-" is stdout.')
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -82,7 +82,9 @@ def cli() -> None:
 @JSON
 @click.option("--junit", "junit_file", metavar="FILE", help="Write the result as JUnit XML.")
 @click.option("--strict", is_flag=True, help="A violated SHOULD fails the run too.")
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="TOML of a deployment: can this server hang, overflow, fail at start?")
+@click.option(
+    "--config", type=click.Path(path_type=Path), metavar="FILE", help="Check one deployment, described in TOML."
+)
 @click.option("--allow-unpinned", is_flag=True, help="Fetch a release without a known sha256.")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Worker processes.  [default: one per core]")
 @click.option("--verbose", is_flag=True, help="Name every function of the engine that was executed.")
@@ -259,7 +261,8 @@ def explain(lengths: str, capture: str, align: int | None, json_file: str | None
     context = options.pop("context_length")
     if context is None and any(rows is None for _, rows in given):
         raise click.UsageError("--capture names a bucket without rows: give its rows or --context-length")
-    server = Server(capture_num_tokens=tuple(bucket for bucket, _ in given), context_length=1 if context is None else context, **options)
+    ladder = tuple(bucket for bucket, _ in given)
+    server = Server(capture_num_tokens=ladder, context_length=1 if context is None else context, **options)
     by_rule = report.captured_rows(server, align=align) if context is not None else {}
     captured = {bucket: by_rule[bucket] if rows is None else rows for bucket, rows in given}
     found = report.explain(batch, server=server, captured=captured, align=align)
