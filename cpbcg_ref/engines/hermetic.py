@@ -29,7 +29,9 @@ _SHOWN: list["Hermetic"] = []  # the trees shown there now, innermost last
 class _StandInModule(ModuleType):
     """A module of which every attribute is a stand-in, unless it was provided or imported."""
 
-    __path__: tuple[str, ...] = ()  # a package: anything may be imported below it
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []  # a package: anything may be imported below it
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -69,7 +69,7 @@ class Group:
 
 
 def start_delayers(modules: Hermetic, config: DelayerConfig) -> "Delayers":
-    """Fresh delayers of the release that lies under `modules.root`, one for each rank that takes part in the gather.
+    """Fresh delayers of the release that lies under `modules.root`, one for each DP rank.
 
     Raises TargetError if the release has none or needs something that this adapter does not know.
     """
@@ -117,14 +117,15 @@ class Delayers:
 
     def __init__(self, tree: Hermetic, config: DelayerConfig) -> None:
         self._tree, self._config = tree, config
-        self._ranks = [_Seat(tree, config) for _ in range(config.dp_size if config.enable_dp_attention else 1)]
+        self._seats = [_Seat(tree, config) for _ in range(config.dp_size)]
 
     def step(self, reports: Sequence[RankReport]) -> list[Verdict | Raised]:
-        """The verdict of every rank. Without DP attention replicas do not negotiate: there is one rank."""
-        if len(reports) != len(self._ranks):
-            raise ValueError(f"{len(reports)} reports for {len(self._ranks)} ranks in the gather: {self._config}")
-        work = [functools.partial(seat.step, report) for seat, report in zip(self._ranks, reports, strict=True)]
-        return [self._answer(rank) for rank in lockstep(work, _join)]
+        """The verdict of every rank. Without DP attention each one is a replica that gathers from nobody else."""
+        together = self._config.enable_dp_attention
+        seats = self._seats if together else self._seats[: len(reports)]
+        work = [functools.partial(seat.step, report) for seat, report in zip(seats, reports, strict=True)]
+        groups = [work] if together else [[one] for one in work]
+        return [self._answer(rank) for group in groups for rank in lockstep(group, _join)]
 
     def _answer(self, rank: Rank) -> Verdict | Raised:
         if rank.error is None:
