@@ -76,7 +76,7 @@ def came_out(error: Exception) -> str:
         return f"the engine could not capture buckets 8 and 16 on 2 ranks: {error}"
     last = traceback.extract_tb(error.__traceback__)[-1]
     if Path(last.filename) == Path(asking.__file__):
-        return f"an answer has the wrong type: {type(error).__name__}: {error} (while reading it in {last.name})"
+        return f"calling it or reading its answer failed: {type(error).__name__}: {error} ({last.name})"
     return f"the adapter raised {type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
 
 
