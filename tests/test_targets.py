@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.metadata
+import os
 import sys
 
 import pytest
@@ -102,7 +103,11 @@ def test_a_folder_without_the_package_is_refused_with_all_places_that_were_looke
         f"toy-engine@tree: no Python files in {toy}/tree/toy or {toy}/tree/python/toy: "
         "name the repository root, its python/ or toy/"
     )
-    assert f"no Python files in {toy}/toy or" in refusal("toy-engine@")
+
+
+def test_a_tree_needs_a_name_even_where_one_lies_here(toy):
+    make_tree(toy)
+    assert "toy-engine@: no Python files in " in refusal("toy-engine@")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +176,7 @@ def test_a_release_is_fetched_and_its_number_is_the_version(toy, monkeypatch):
     assert asked == [(("toy-engine", "1.0rc1"), {"allow_unpinned": True, "progress": print})]
 
 
-@pytest.mark.parametrize("version", ["", "latest", "0.5.*", "0.5.18 --pre", "../0.5", "1\n--index-url=x"])
+@pytest.mark.parametrize("version", ["", "latest", "0.5.*", "0.5.18 --pre", "../0.5", "\u0663.0", "1\n--index-url=x"])
 def test_what_is_not_one_release_never_reaches_pip(toy, monkeypatch, version):
     monkeypatch.setattr(wheels, "fetch", lambda *args, **options: pytest.fail("fetched"))
     assert "is not one release, write a number such as toy-engine==" in refusal(f"toy-engine=={version}")
@@ -191,6 +196,15 @@ def test_an_adapter_that_fails_on_an_unknown_release_is_one_line_with_the_suppor
     assert refusal("toy-engine@.") == (
         "toy-engine@.: AttributeError: no capture_prepare (the adapter was made for 1.0 to 2.0)"
     )
+
+
+def test_the_text_of_an_adapter_that_explains_itself_is_left_alone(toy, monkeypatch):
+    def refuses(package_root, version):
+        raise TargetError("capture_prepare has moved")
+
+    make_tree(toy)
+    monkeypatch.setattr(f"{__name__}.Toy", refuses)
+    assert refusal("toy-engine@.") == "capture_prepare has moved"
 
 
 def test_a_missing_torch_is_told_with_the_command_that_installs_it(toy, monkeypatch):
@@ -215,6 +229,15 @@ def test_an_adapter_in_a_module_is_found_from_the_working_directory(here):
     (here / "my_adapters" / "mine.py").write_text(ADAPTER)
     assert resolve("my_adapters.mine:Mine").name == "mine"
     assert resolve("my_adapters.mine:Mine.Inner").name == "inner"
+
+
+def test_an_adapter_written_a_moment_ago_is_found_although_the_folder_was_listed_before(here, monkeypatch):
+    monkeypatch.syspath_prepend(str(here))
+    assert "importing fresh " in refusal("fresh:Mine")
+    listed = here.stat()
+    (here / "fresh.py").write_text(ADAPTER)
+    os.utime(here, ns=(listed.st_atime_ns, listed.st_mtime_ns))
+    assert resolve("fresh:Mine").name == "mine"
 
 
 def test_an_adapter_file_can_import_its_neighbours_and_holds_dataclasses(here):
@@ -258,6 +281,8 @@ def test_an_adapter_file_that_was_edited_at_once_is_read_again(here):
         ("sglan", "unknown target 'sglan': the forms are "),
         ("sglan==0.5.18", "unknown target 'sglan==0.5.18': the forms are "),
         ("sglan@.", "unknown target 'sglan@.': the forms are "),
+        ("sglan@.:x", "unknown target 'sglan@.:x': the forms are "),
+        ("reference==", "unknown target 'reference=='"),
         ("reference==1", "unknown target 'reference==1'"),
         ("sglang:hardened", "'sglang:hardened': sglang takes no ':hardened', the forms are sglang, sglang==V"),
     ],
@@ -272,8 +297,8 @@ def test_what_cannot_be_obtained_says_why_in_one_line(here, target, text):
 
 def test_the_reference_and_its_hardened_variant_have_names():
     plain, hardened = resolve("reference"), resolve("reference:hardened")
-    assert (plain.name, type(plain)) == ("reference", type(hardened))
-    assert vars(plain) != vars(hardened)
+    assert (plain.name, plain.policy) == ("reference", "seed")
+    assert (hardened.name, hardened.policy) == ("reference-hardened", "hardened")
 
 
 def test_the_known_engines_have_pins_and_say_what_is_cached(here, monkeypatch):

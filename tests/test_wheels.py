@@ -198,6 +198,14 @@ def test_two_processes_that_fetch_the_same_release_at_once_both_get_it(toy, tmp_
     assert in_cache() == ["toy-1.0"]
 
 
+def test_the_slower_of_two_processes_leaves_the_files_that_the_faster_one_reads(toy, tmp_path):
+    folder = wheels.fetch("toy", "1.0")
+    read_by_the_faster = (folder / "toy/deep/leaf.py").stat().st_ino
+    wheels.unpack(toy, tmp_path / "tree")
+    wheels.publish(tmp_path / "tree", folder, wheels.cached("toy", "1.0"))
+    assert (folder / "toy/deep/leaf.py").stat().st_ino == read_by_the_faster
+
+
 @pytest.mark.parametrize("marker", ["", "{}", '{"file": "x.whl", "sha256": "00"}', None])
 def test_a_cached_release_with_a_wrong_marker_is_built_again(toy, marker):
     folder = wheels.fetch("toy", "1.0")
@@ -261,8 +269,11 @@ def test_an_unreachable_index_is_told_from_a_missing_release(index, monkeypatch)
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_RETRIES", "1")
+    runs, run_pip = [], wheels.run_pip
+    monkeypatch.setattr(wheels, "run_pip", lambda options: runs.append(options) or run_pip(options))
     with pytest.raises(TargetError, match=r"cannot download toy==9\.9: connection broken by .*reachable"):
         wheels.fetch("toy", "9.9", allow_unpinned=True)
+    assert len(runs) == 1
 
 
 def test_a_python_without_pip_is_one_clear_error(toy, tmp_path, monkeypatch):

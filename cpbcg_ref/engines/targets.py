@@ -36,6 +36,10 @@ class Engine:
     package: str
 
 
+REFERENCES = {
+    "reference": "cpbcg_ref.engines.reference:Reference",
+    "reference:hardened": "cpbcg_ref.engines.reference:Hardened",
+}
 ENGINES = {
     "sglang": Engine("cpbcg_ref.engines.sglang:SGLang", "sglang"),
 }
@@ -43,7 +47,7 @@ ENGINES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """A row of `cpbcg engines`: releases with a known sha256, those in the cache, the version installed here."""
+    """A row of `cpbcg engines`: releases with a known sha256, those of them in the cache, the version installed."""
 
     name: str
     pinned: tuple[str, ...] = ()
@@ -55,9 +59,9 @@ def known_engines() -> tuple[Known, ...]:
     """Every engine that has a name; nothing is imported or downloaded.
 
     >>> [engine.name for engine in known_engines()]
-    ['reference', 'sglang']
+    ['reference', 'reference:hardened', 'sglang']
     """
-    return Known(name="reference"), *map(known, ENGINES)
+    return *(Known(name=name) for name in REFERENCES), *map(known, ENGINES)
 
 
 def known(name: str) -> Known:
@@ -93,8 +97,8 @@ def resolve(target: str, *, allow_unpinned: bool = False, progress: wheels.Tell 
     head, separator, rest = split(target)
     if head in ENGINES:
         return engine(target, head, *locate(target, head, separator, rest, allow_unpinned, progress))
-    if head == "reference" and separator in ("", ":") and rest in ("", "hardened"):
-        return reference(hardened=rest == "hardened")
+    if target in REFERENCES:
+        return symbol_at(REFERENCES[target])()
     where, colon, symbol = target.rpartition(":")
     if separator in ("==", "@") or not (colon and where and symbol):
         raise TargetError(f"unknown target {target!r}: the forms are {FORMS}; NAME is one of {', '.join(ENGINES)}")
@@ -113,9 +117,10 @@ def split(target: str) -> tuple[str, str, str]:
     return (found[1], found[2] or "", found[3] or "") if found else ("", "", "")
 
 
-def reference(*, hardened: bool) -> Any:
-    made: Callable[..., Any] = importlib.import_module("cpbcg_ref.engines.reference").Reference
-    return made(hardened=True) if hardened else made()
+def symbol_at(place: str) -> Callable[..., Any]:
+    module, _, symbol = place.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), symbol)
+    return found
 
 
 def locate(
@@ -178,9 +183,8 @@ def tree_version(name: str, root: Path) -> str:
 
 
 def engine(target: str, name: str, root: Path, version: str) -> Any:
-    module, _, symbol = ENGINES[name].adapter.partition(":")
     try:
-        return getattr(importlib.import_module(module), symbol)(root, version)
+        return symbol_at(ENGINES[name].adapter)(root, version)
     except TargetError:
         raise
     except Exception as error:

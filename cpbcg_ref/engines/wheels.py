@@ -53,12 +53,12 @@ class Pin:
     def tags(self) -> list[str]:
         """Options that make pip offer this wheel on any system. Where a name lists several tags, the first will do."""
         python, abi, platform = (part.split(".")[0] for part in self.file.removesuffix(".whl").split("-")[-3:])
-        return tags(python, abis=(abi,), platforms=(platform,))
+        return tags(python, abi, platform)
 
 
-def tags(python: str, *, abis: tuple[str, ...], platforms: tuple[str, ...]) -> list[str]:
-    options = [f"--implementation={python[:2]}", f"--python-version={python[2:]}"]
-    return options + [f"--abi={abi}" for abi in abis] + [f"--platform={platform}" for platform in platforms]
+def tags(python: str, abi: str, *platforms: str) -> list[str]:
+    options = [f"--implementation={python[:2]}", f"--python-version={python[2:]}", f"--abi={abi}"]
+    return options + [f"--platform={platform}" for platform in platforms]
 
 
 def pins(name: str) -> dict[str, Pin]:
@@ -138,7 +138,7 @@ def remove_leftovers(cache: Path) -> None:
 
 def download(name: str, version: str, pin: Pin | None, into: Path) -> Path:
     """The wheel file. Without a pin, tags are tried in turn: Linux on x86-64, Python 3.11 and newer."""
-    tries = [pin.tags()] if pin else [tags(cp, abis=(cp, "abi3", "none"), platforms=LINUX) for cp in PYTHONS]
+    tries = [pin.tags()] if pin else [tags(python, python, *LINUX) for python in PYTHONS]
     requirements = into / "requirements.txt"
     requirements.write_text(f"{name}=={version}" + (f" --hash=sha256:{pin.sha256}" if pin else ""), "utf-8")
     hashes = ["--require-hashes"] if pin else []
