@@ -1,10 +1,11 @@
 """What is captured before serving, and so what the selector may choose from: section 2 of the specification."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
-from cpbcg_ref.checks import check_ladder, check_number, check_whole, refuse
+from cpbcg_ref.checks import check_ladder, check_padding_rule, check_whole, refuse
 from cpbcg_ref.layout import required_local_tokens, strategy_named
 
 
@@ -35,26 +36,23 @@ class CaptureTable:
     def __post_init__(self) -> None:
         check_ladder("ladder", self.ladder)
         check_padding_rule(self.max_padding_factor, self.min_replay_bucket)
-        requests = {bucket: split for bucket in self.ladder if (split := self._split(bucket))}
+        limits = {"context_length": self.context_length, **self.group}
+        requests = {bucket: split for bucket in self.ladder if (split := capture_requests(bucket, **limits))}
         if not requests:
-            rule = f"no bucket can be captured with requests of at most {self.context_length} tokens"
-            refuse("ladder", self.ladder, f"{rule} by {self.strategy} on {self.cp_size} ranks; add larger buckets")
+            refuse("ladder", self.ladder, f"no bucket can be captured with {limits}; add larger buckets")
+        how = {"alignment": self.alignment, **self.group}
+        rows = {bucket: required_local_tokens(split, **how) for bucket, split in requests.items()}
         object.__setattr__(self, "requests", MappingProxyType(requests))
-        rows = {bucket: self.required_local_tokens(split) for bucket, split in requests.items()}
         object.__setattr__(self, "bucket_local_tokens", MappingProxyType(rows))
 
     @property
     def capture_num_tokens(self) -> tuple[int, ...]:
         return tuple(self.requests)
 
-    def required_local_tokens(self, lengths: Sequence[int] | None) -> int | None:
-        """Physical rows of a batch on this server."""
-        return required_local_tokens(lengths, cp_size=self.cp_size, strategy=self.strategy, alignment=self.alignment)
-
-    def _split(self, bucket: int) -> tuple[int, ...]:
-        return capture_requests(
-            bucket, cp_size=self.cp_size, context_length=self.context_length, strategy=self.strategy
-        )
+    @property
+    def group(self) -> dict[str, Any]:
+        """What the functions of the layout ask for."""
+        return {"cp_size": self.cp_size, "strategy": self.strategy}
 
 
 def capture_requests(bucket: int, *, cp_size: int, context_length: int, strategy: str = "zigzag") -> tuple[int, ...]:
@@ -71,8 +69,3 @@ def capture_requests(bucket: int, *, cp_size: int, context_length: int, strategy
     base, longer = divmod(bucket, count)
     split = (base + 1,) * longer + (base,) * (count - longer)
     return split if strategy_named(strategy, cp_size=cp_size).can_shard(split) else ()
-
-
-def check_padding_rule(max_padding_factor: float, min_replay_bucket: int) -> None:
-    check_number("max_padding_factor", max_padding_factor, least=1, what="the largest bucket over its batch")
-    check_whole("min_replay_bucket", min_replay_bucket, least=0, what="the floor of the padding rule (0: none)")

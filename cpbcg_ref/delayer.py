@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from zlib import crc32
 
-from cpbcg_ref.checks import check_flag, check_number, check_whole, refuse
+from cpbcg_ref.checks import check_counts, check_flags, check_number, check_whole, refuse
 
 ATTEMPTS_KEPT = 16
 
@@ -34,17 +34,17 @@ class DelayerConfig:
     policy: str = "seed"
 
     def __post_init__(self) -> None:
-        check_whole("dp_size", self.dp_size, least=1, what="the number of DP ranks")
-        check_whole("max_delay_passes", self.max_delay_passes, least=0, what="the bound in passes")
-        check_whole("max_running_requests", self.max_running_requests, least=1, what="the limit")
-        check_number("max_delay_ms", self.max_delay_ms, what="the bound in time")
-        check_flag("enable_dp_attention", self.enable_dp_attention)
-        if self.queue_min_ratio is not None:
-            check_number("queue_min_ratio", self.queue_min_ratio, what="queue over running")
+        check_whole("dp_size", self.dp_size, least=1)
+        check_whole("max_delay_passes", self.max_delay_passes, least=0)
+        check_whole("max_running_requests", self.max_running_requests, least=1)
+        check_number("max_delay_ms", self.max_delay_ms)
         if self.prefill_max_requests is not None:
-            check_whole("prefill_max_requests", self.prefill_max_requests, least=1, what="the limit")
+            check_whole("prefill_max_requests", self.prefill_max_requests, least=1)
+        if self.queue_min_ratio is not None:
+            check_number("queue_min_ratio", self.queue_min_ratio)
         if self.token_usage_low_watermark is not None:
-            check_number("token_usage_low_watermark", self.token_usage_low_watermark, what="a share of KV tokens")
+            check_number("token_usage_low_watermark", self.token_usage_low_watermark)
+        check_flags(enable_dp_attention=self.enable_dp_attention)
         if self.policy not in ("seed", "hardened"):
             refuse("policy", self.policy, "choose seed or hardened")
 
@@ -71,40 +71,35 @@ class RankReport:
     waiting_queue_len: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("prefillable", "below_watermark", "timer_expired"):
-            check_flag(name, getattr(self, name))
-        for name in ("running_batch", "max_prefill_bs", "waiting_queue_len"):
-            check_whole(name, getattr(self, name), least=0, what="a number of requests")
+        check_flags(prefillable=self.prefillable, below_watermark=self.below_watermark, timer=self.timer_expired)
+        check_counts(running_batch=self.running_batch, max_prefill_bs=self.max_prefill_bs)
+        check_counts(waiting_queue_len=self.waiting_queue_len)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DelayerState:
-    """What a rank carries to the next pass. Equal on all ranks but for the start, which is on the rank's own clock."""
+    """What a rank carries to its next pass; equal on all ranks but for the start, on the rank's own clock."""
 
     delayed_passes: int = 0
     started_ms: float | None = None
     free_pass_used: bool = False
 
     def __post_init__(self) -> None:
-        assert (self.delayed_passes > 0) == (self.started_ms is not None), f"{self}: an episode starts with its delay"
+        assert self.episode_open == (self.started_ms is not None), f"{self}: an episode opens with its first delay"
 
     @property
     def episode_open(self) -> bool:
         return self.delayed_passes > 0
 
-    def elapsed_ms(self, now_ms: float) -> float:
-        return 0.0 if self.started_ms is None else now_ms - self.started_ms
-
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """`reason` is delay if and only if not `allow`; the waits are of the episode that this pass released."""
+    """One pass, and the state for the next. `wait_passes`: delays of the episode that this pass released."""
 
     allow: bool
     reason: str
     state: DelayerState
     wait_passes: int = 0
-    wait_ms: float = 0.0
 
 
 def make_report(
@@ -118,13 +113,13 @@ def make_report(
     **requests: int,
 ) -> RankReport:
     """This rank's row. `token_usage`: used share of KV tokens. `requests`: the counts that `RankReport` lists."""
-    check_number("token_usage", token_usage, what="the used share of KV tokens")
+    check_number("token_usage", token_usage)
     ready = prefillable or (config.policy == "hardened" and chunk_in_progress)
     watermark = config.token_usage_low_watermark
     return RankReport(
         prefillable=ready,
         below_watermark=ready and watermark is not None and token_usage < watermark,
-        timer_expired=state.episode_open and state.elapsed_ms(now_ms) >= config.max_delay_ms,
+        timer_expired=state.started_ms is not None and now_ms - state.started_ms >= config.max_delay_ms,
         fingerprint=config.fingerprint,
         **requests,
     )
@@ -134,50 +129,44 @@ def negotiate(table: Sequence[RankReport], state: DelayerState, config: DelayerC
     """This pass's decision. Ranks with equal states and the same table decide alike, whatever their clocks say.
 
     >>> config = DelayerConfig(dp_size=1, max_delay_passes=3, max_running_requests=8)
-    >>> state, reasons = DelayerState(free_pass_used=True), []
-    >>> for now_ms in range(3):
-    ...     row = make_report(state, config, now_ms=now_ms, prefillable=True, token_usage=0.9, running_batch=8,
-    ...                       max_prefill_bs=2)
-    ...     decision = negotiate([row], state, config, now_ms=now_ms)
-    ...     state, reasons = decision.state, [*reasons, decision.reason]
-    >>> reasons, decision.wait_passes, decision.wait_ms
-    (['delay', 'delay', 'wait_timeout'], 2, 2)
+    >>> state = DelayerState(delayed_passes=2, started_ms=0.0, free_pass_used=True)
+    >>> full = {"prefillable": True, "token_usage": 0.9, "running_batch": 8, "max_prefill_bs": 2}
+    >>> row = make_report(state, config, now_ms=9.0, **full)
+    >>> decision = negotiate([row], state, config, now_ms=9.0)
+    >>> decision.reason, decision.wait_passes
+    ('wait_timeout', 2)
     """
     check_table(table, config)
-    freely = "wait_success" if state.episode_open else "no_wait"
+    hardened, freely = config.policy == "hardened", "wait_success" if state.episode_open else "no_wait"
     if not any(row.prefillable for row in table):
-        return (
-            Decision(allow=True, reason="", state=state) if config.policy == "hardened" else release("", state, now_ms)
-        )
+        return Decision(allow=True, reason="", state=state) if hardened else release("", state)
     if any(row.below_watermark for row in table):
-        return release("token_watermark", state, now_ms)
-    if config.policy == "hardened" and not any(row.running_batch for row in table):
-        return release(freely, state, now_ms)
+        return release("token_watermark", state)
+    if hardened and not any(row.running_batch for row in table):
+        return release(freely, state)
     if all(row.prefillable for row in table):
         if not slot_condition(table, config) and not queue_condition(table, config):
-            return release(freely, state, now_ms)
+            return release(freely, state)
         if not state.free_pass_used:  # skip_first_delayer: the first time ever is let through
-            return release(freely, replace(state, free_pass_used=True), now_ms)
+            return release(freely, replace(state, free_pass_used=True))
     if state.delayed_passes >= config.max_delay_passes - 1:
-        return release("wait_timeout", state, now_ms)
+        return release("wait_timeout", state)
     started_ms = now_ms if state.started_ms is None else state.started_ms
     delayed = replace(state, delayed_passes=state.delayed_passes + 1, started_ms=started_ms)
     return Decision(allow=False, reason="delay", state=delayed)
 
 
-def release(reason: str, state: DelayerState, now_ms: float) -> Decision:
+def release(reason: str, state: DelayerState) -> Decision:
     """Allow, and close the episode."""
     closed = DelayerState(free_pass_used=state.free_pass_used)
-    wait_ms = state.elapsed_ms(now_ms)
-    return Decision(allow=True, reason=reason, state=closed, wait_passes=state.delayed_passes, wait_ms=wait_ms)
+    return Decision(allow=True, reason=reason, state=closed, wait_passes=state.delayed_passes)
 
 
 def slot_condition(table: Sequence[RankReport], config: DelayerConfig) -> bool:
     """Would the usual prefill batch find too few free slots?"""
-    if config.policy == "hardened":
-        return any(config.running_limit - row.running_batch < row.max_prefill_bs for row in table)
-    running, size = max(row.running_batch for row in table), max(row.max_prefill_bs for row in table)
-    return config.running_limit - running < size
+    hardened, limit = config.policy == "hardened", config.running_limit
+    pairs = [(one, other) for one in table for other in ([one] if hardened else table)]
+    return any(limit - one.running_batch < other.max_prefill_bs for one, other in pairs)
 
 
 def queue_condition(table: Sequence[RankReport], config: DelayerConfig) -> bool:
@@ -196,22 +185,15 @@ def queue_condition(table: Sequence[RankReport], config: DelayerConfig) -> bool:
 def check_table(table: Sequence[RankReport], config: DelayerConfig) -> None:
     rows = config.dp_size if config.enable_dp_attention else 1
     if len(table) != rows:
-        refuse("rows in the gathered table", len(table), f"there are {rows} (dp_size, or 1 without DP attention)")
+        refuse("rows in the table", len(table), f"gather {rows}: dp_size, or 1 without DP attention")
     for rank, row in enumerate(table):
         if row.fingerprint != config.fingerprint:
-            refuse(
-                f"fingerprint of rank {rank}", row.fingerprint, f"here it is {config.fingerprint}; configure all alike"
-            )
+            refuse(f"fingerprint {rank}", row.fingerprint, f"not {config.fingerprint}; configure all ranks alike")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecentAttempts:
-    """Sizes of the last 16 prefill attempts that were not empty. Idle and decode-only passes do not age them.
-
-    >>> seen = RecentAttempts().after(admitted=20).after().after(queue=5, free_slots=0)
-    >>> seen.sizes, seen.max_prefill_bs
-    ((20, 1), 20)
-    """
+    """Sizes of the last 16 prefill attempts that were not empty. Other passes do not age them."""
 
     sizes: tuple[int, ...] = ()
 
@@ -220,9 +202,8 @@ class RecentAttempts:
         return max(self.sizes, default=0)
 
     def after(self, *, admitted: int = 0, queue: int = 0, free_slots: int = 0) -> "RecentAttempts":
-        """After a pass that ran `admitted` requests or, at 0, refused a queue of that many (0: nothing attempted)."""
-        for name, value in (("admitted", admitted), ("queue", queue), ("free_slots", free_slots)):
-            check_whole(name, value, least=0, what="a number of requests")
+        """After a pass that ran `admitted` requests, or at 0 refused `queue` of them (0 too: nothing was attempted)."""
+        check_counts(admitted=admitted, queue=queue, free_slots=free_slots)
         if not admitted and not queue:
             return self
         size = admitted or max(1, min(queue, free_slots))

@@ -14,11 +14,11 @@ them a rank owns and in which order they stand there, its local rows. All ranks 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain
 from operator import sub
 from typing import ClassVar, TypeVar
 
-from cpbcg_ref.checks import check_tokens, check_whole, refuse
+from cpbcg_ref.checks import check_group, check_rows, check_tokens, refuse
 
 T = TypeVar("T")
 PerRank = tuple[tuple[T, ...], ...]  # one entry per rank, in local row order
@@ -46,11 +46,7 @@ class Zigzag:
         return bool(lengths) and min(lengths) >= self.unit
 
     def block_sizes(self, length: int) -> tuple[int, ...]:
-        """The remainder goes to the first blocks, one token each.
-
-        >>> Zigzag(cp_size=2).block_sizes(9)
-        (3, 2, 2, 2)
-        """
+        """The remainder goes to the first blocks, one token each: 9 tokens on 2 ranks are cut 3, 2, 2, 2."""
         base, remainder = divmod(length, self.unit)
         return tuple(base + (block < remainder) for block in range(self.unit))
 
@@ -68,28 +64,17 @@ class Zigzag:
         return [even + reach[rank] + reach[-1 - rank] for rank in range(self.cp_size)]
 
     def tokens(self, lengths: Lengths) -> list[list[int]]:
-        edges = self._edges(lengths, accumulate(lengths, initial=0))
-        return [
-            [
-                token
-                for block in (rank, self.unit - 1 - rank)
-                for at in edges
-                for token in range(at[block], at[block + 1])
-            ]
-            for rank in range(self.cp_size)
-        ]
+        return [list(chain.from_iterable(blocks)) for blocks in self.blocks(lengths, accumulate(lengths, initial=0))]
 
     def segments(self, lengths: Lengths, prefixes: Lengths) -> list[list[Segment]]:
-        blocks = [[(end - start, end) for start, end in pairwise(at)] for at in self._edges(lengths, prefixes)]
-        return [
-            [request[block] for block in (rank, self.unit - 1 - rank) for request in blocks if request[block][0]]
-            for rank in range(self.cp_size)
-        ]
+        return [[(len(rows), rows.stop) for rows in blocks if rows] for blocks in self.blocks(lengths, prefixes)]
 
-    def _edges(self, lengths: Lengths, starts: Iterable[int]) -> list[list[int]]:
-        """Per request, where its 2n blocks begin and where the last one ends."""
+    def blocks(self, lengths: Lengths, starts: Iterable[int]) -> list[list[range]]:
+        """Per rank, its blocks in local row order, where `starts` says at which number each request begins."""
         requests = zip(lengths, starts, strict=False)
-        return [list(accumulate(self.block_sizes(length), initial=start)) for length, start in requests]
+        edges = [list(accumulate(self.block_sizes(length), initial=start)) for length, start in requests]
+        owned = [(rank, self.unit - 1 - rank) for rank in range(self.cp_size)]
+        return [[range(at[block], at[block + 1]) for block in pair for at in edges] for pair in owned]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,25 +96,15 @@ class Interleave:
         return sum(lengths) >= self.unit
 
     def loads(self, lengths: Lengths) -> list[int]:
-        return [len(tokens) for tokens in self._ranges(lengths)]
+        return [len(tokens) for tokens in self.tokens(lengths)]
 
-    def tokens(self, lengths: Lengths) -> list[list[int]]:
-        return [list(tokens) for tokens in self._ranges(lengths)]
+    def tokens(self, lengths: Lengths) -> list[range]:
+        return [range(rank, sum(lengths), self.cp_size) for rank in range(self.cp_size)]
 
     def segments(self, lengths: Lengths, prefixes: Lengths) -> list[list[Segment]]:
         """One row each: neighbours on a rank are n positions apart, or of different requests."""
         keys = [prefix + i + 1 for length, prefix in zip(lengths, prefixes, strict=True) for i in range(length)]
-        return [[(1, keys[token]) for token in tokens] for tokens in self._ranges(lengths)]
-
-    def _ranges(self, lengths: Lengths) -> list[range]:
-        return [range(rank, sum(lengths), self.cp_size) for rank in range(self.cp_size)]
-
-
-def check_group(cp_size: int, alignment: int | None) -> None:
-    check_whole("cp_size", cp_size, least=1, what="the number of CP ranks (1: no CP)")
-    check_whole(
-        "alignment", 1 if alignment is None else alignment, least=1, what="what physical rows are a multiple of"
-    )
+        return [[(1, keys[token]) for token in tokens] for tokens in self.tokens(lengths)]
 
 
 Strategy = Zigzag | Interleave
@@ -151,17 +126,11 @@ def extend_lengths(seq_lens: Lengths, *, prefixes: Lengths) -> tuple[int, ...]:
     (3, 7)
     """
     check_tokens(seq_lens, name="seq_lens", what="a sequence length")
-    check_prefixes(prefixes, seq_lens)
+    check_tokens(prefixes, name="prefixes", what="a cached prefix", requests=len(seq_lens))
     for i, (prefix, seq_len) in enumerate(zip(prefixes, seq_lens, strict=True)):
         if prefix > seq_len:
             refuse(f"prefixes[{i}]", prefix, f"a cached prefix is no longer than its sequence of {seq_len} tokens")
     return tuple(map(sub, seq_lens, prefixes))
-
-
-def check_prefixes(prefixes: Lengths, lengths: Lengths) -> None:
-    check_tokens(prefixes, name="prefixes", what="a cached prefix")
-    if len(prefixes) != len(lengths):
-        refuse("prefixes", prefixes, f"pass one cached prefix for each of {len(lengths)} requests; 0 for none")
 
 
 def per_rank_logical_tokens(lengths: Lengths, *, cp_size: int, strategy: str = "zigzag") -> tuple[int, ...]:
@@ -185,9 +154,7 @@ def required_local_tokens(
     520
     """
     layout = strategy_named(strategy, cp_size=cp_size, alignment=alignment)
-    if lengths is None:
-        return None
-    check_tokens(lengths)
+    check_tokens(() if lengths is None else lengths)
     if not lengths:
         return None
     multiple = alignment or (layout.unit if cp_size > 1 else 1)
@@ -201,7 +168,7 @@ def is_cp_active(lengths: Lengths | None, *, cp_size: int, strategy: str = "zigz
     (False, True)
     """
     layout = strategy_named(strategy, cp_size=cp_size)
-    check_tokens([] if lengths is None else lengths)
+    check_tokens(() if lengths is None else lengths)
     return lengths is not None and cp_size > 1 and layout.can_shard(lengths)
 
 
@@ -225,7 +192,7 @@ def kv_segments(
     """
     check_tokens(lengths)
     prefixes = [0] * len(lengths) if prefixes is None else prefixes
-    check_prefixes(prefixes, lengths)
+    check_tokens(prefixes, name="prefixes", what="a cached prefix", requests=len(lengths))
     return tuple(map(tuple, strategy_named(strategy, cp_size=cp_size).segments(lengths, prefixes)))
 
 
@@ -247,13 +214,8 @@ def shard(
         refuse("len(values)", len(values), f"pass one value for each of the batch's {sum(lengths)} tokens")
     if rows is None:
         rows = required_local_tokens(lengths, cp_size=cp_size, strategy=strategy) or 0
-    check_rows(rows, owned)
+    check_rows(rows, most=max(map(len, owned)))
     return tuple(tuple(values[token] for token in tokens) + (pad,) * (rows - len(tokens)) for tokens in owned)
-
-
-def check_rows(rows: int, owned: PerRank[int]) -> None:
-    most = max(map(len, owned))
-    check_whole("rows", rows, least=most, what=f"the physical rows of a rank, where the largest owns {most},")
 
 
 def gather(local: Sequence[Sequence[T]], lengths: Lengths, *, cp_size: int, strategy: str = "zigzag") -> tuple[T, ...]:
@@ -266,10 +228,8 @@ def gather(local: Sequence[Sequence[T]], lengths: Lengths, *, cp_size: int, stra
     sizes = [len(rows) for rows in local]
     if len(sizes) != cp_size or len(set(sizes)) != 1:
         refuse("rows per rank", sizes, f"an all-gather takes the same number of rows from each of {cp_size} ranks")
-    check_rows(sizes[0], owned)
-    live = {
-        token: value
-        for rows, tokens in zip(local, owned, strict=True)
-        for token, value in zip(tokens, rows, strict=False)
-    }
+    check_rows(sizes[0], most=max(map(len, owned)))
+    live: dict[int, T] = {}
+    for rows, tokens in zip(local, owned, strict=True):
+        live.update(zip(tokens, rows, strict=False))
     return tuple(live[token] for token in range(sum(lengths)))

@@ -9,10 +9,10 @@ CP active                                   the bucket must hold the tokens and 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from cpbcg_ref.capture import CaptureTable, check_padding_rule
-from cpbcg_ref.checks import check_ladder, check_tokens, check_whole, refuse
+from cpbcg_ref.capture import CaptureTable
+from cpbcg_ref.checks import check_ladder, check_padding_rule, check_tokens, check_whole, refuse
 from cpbcg_ref.errors import ReplayError
-from cpbcg_ref.layout import is_cp_active, per_rank_logical_tokens
+from cpbcg_ref.layout import Lengths, is_cp_active, per_rank_logical_tokens, required_local_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +61,7 @@ def select_replay_bucket(
     return None
 
 
-def select_replay_bucket_for_batch(
-    lengths: Sequence[int] | None, *, num_tokens: int, table: CaptureTable
-) -> int | None:
+def select_replay_bucket_for_batch(lengths: Lengths | None, *, num_tokens: int, table: CaptureTable) -> int | None:
     """The bucket for a batch, None for eager. `lengths` None: unknown to the caller; `num_tokens` is their sum.
 
     >>> table = CaptureTable(ladder=(2048, 2304, 2560), cp_size=4, context_length=4096)
@@ -73,11 +71,11 @@ def select_replay_bucket_for_batch(
     check_tokens([] if lengths is None else lengths)
     if lengths is not None and num_tokens != sum(lengths):
         refuse("num_tokens", num_tokens, f"the lengths sum to {sum(lengths)}; pass both of the same batch")
-    if table.cp_size > 1 and not is_cp_active(lengths, cp_size=table.cp_size, strategy=table.strategy):
+    if table.cp_size > 1 and not is_cp_active(lengths, **table.group):
         return None
     return select_replay_bucket(
         num_tokens=num_tokens,
-        required_local_tokens=table.required_local_tokens(lengths),
+        required_local_tokens=required_local_tokens(lengths, alignment=table.alignment, **table.group),
         capture_num_tokens=table.capture_num_tokens,
         bucket_local_tokens=table.bucket_local_tokens,
         max_padding_factor=table.max_padding_factor,
@@ -85,17 +83,13 @@ def select_replay_bucket_for_batch(
     )
 
 
-def can_run_graph(
-    lengths: Sequence[int] | None, *, num_tokens: int, table: CaptureTable, asks: Collection[str] = ()
-) -> bool:
+def can_run_graph(lengths: Lengths | None, *, num_tokens: int, table: CaptureTable, asks: Collection[str] = ()) -> bool:
     """Admission: true exactly when `load_batch` will run the batch. `asks`: what it needs beyond a plain prefill."""
     bucket = select_replay_bucket_for_batch(lengths, num_tokens=num_tokens, table=table)
     return bucket is not None and table.supports.issuperset(asks)
 
 
-def load_batch(
-    lengths: Sequence[int] | None, *, num_tokens: int, table: CaptureTable, asks: Collection[str] = ()
-) -> Replay:
+def load_batch(lengths: Lengths | None, *, num_tokens: int, table: CaptureTable, asks: Collection[str] = ()) -> Replay:
     """Replay an admitted batch. Raises `ReplayError` instead of running it eager behind the caller's back.
 
     >>> table = CaptureTable(ladder=(32, 48), cp_size=4, context_length=64)
@@ -104,12 +98,9 @@ def load_batch(
     """
     bucket = select_replay_bucket_for_batch(lengths, num_tokens=num_tokens, table=table)
     if lengths is None or bucket is None or not table.supports.issuperset(asks):
-        rows = dict(table.bucket_local_tokens)
         raise ReplayError(
-            f"no captured graph runs the batch of {num_tokens} tokens with lengths {lengths} asking for {list(asks)}: "
-            f"on {table.cp_size} ranks it needs {table.required_local_tokens(lengths)} rows, CP is active: "
-            f"{is_cp_active(lengths, cp_size=table.cp_size, strategy=table.strategy)}, captured rows are {rows}; "
-            "admit a batch with can_run_graph, and run eager what it refuses"
+            f"no graph of {dict(table.bucket_local_tokens)} runs the batch of {num_tokens} tokens, lengths {lengths} "
+            f"on {table.cp_size} ranks, asking for {list(asks)}; run eager what can_run_graph refuses"
         )
-    live = per_rank_logical_tokens(lengths, cp_size=table.cp_size, strategy=table.strategy)
+    live = per_rank_logical_tokens(lengths, **table.group)
     return Replay(bucket=bucket, captured_rows=table.bucket_local_tokens[bucket], live_rows=live)
