@@ -1,0 +1,158 @@
+"""What people read, as literal text: a change here is a change that they see."""
+
+import ast
+import io
+import re
+
+import pytest
+from made_report import PYTHON, RESULTS, made_report
+
+from cpbcg_ref import cases
+from cpbcg_ref.report.summary import answers
+from cpbcg_ref.report.terminal import show_check
+
+FULL = """\
+invariant             level   outcome      examples  seconds  message
+layout.bijection      MUST    pass              150     0.31
+capacity.no-overflow  MUST    fail               31     1.25  16 live rows on rank 0 but 8 captur...
+select.minimal        MUST    unwitnessed       400     0.00  never came up in 400 examples: a sm...
+replay.safe-fallback  MUST    error               0     0.00  KeyError: 'cp'
+delay.budget          SHOULD  fail               12     0.00  rank 1 waited 12 passes
+data.in-bounds        MUST    skip                0     0.00  the adapter has no replay_data
+data.history-free     MUST    skip                0     0.00  the adapter has no replay_data
+
+FAIL capacity.no-overflow (MUST)  16 live rows on rank 0 but 8 captured in bucket 27 for lengths
+    [9, 9, 9]: the simplest overflow
+
+    rank  rows  needs
+       0     9     16
+       1     6     16
+
+  smallest case, after `from cpbcg_ref.cases import *`:
+    ReplayCase(server=Server(cp_size=4, capture_num_tokens=(27, 48), context_length=64,
+        strategy='zigzag', max_padding_factor=2, min_replay_bucket=0), batches=(Batch(lengths=(9,
+        9, 9), prefixes=(0, 0, 0), lengths_known=True),))
+
+  reproduce:
+    cpbcg check sglang==0.5.17 --select capacity.no-overflow --profile ci --seed 0
+
+Advice (level SHOULD: fails the run only with --strict)
+
+ADVICE delay.budget (SHOULD)  rank 1 waited 12 passes
+
+    pass  verdict
+       0  delay
+
+  smallest case, after `from cpbcg_ref.cases import *`:
+    ReplayCase(server=Server(cp_size=4, capture_num_tokens=(27, 48), context_length=64,
+        strategy='zigzag', max_padding_factor=2, min_replay_bucket=0), batches=(Batch(lengths=(9,
+        9, 9), prefixes=(0, 0, 0), lengths_known=True),))
+
+  reproduce:
+    cpbcg check sglang==0.5.17 --select delay.budget --profile ci --seed 0
+
+ERROR replay.safe-fallback (MUST)  KeyError: 'cp'
+
+UNWITNESSED select.minimal (MUST)  never came up in 400 examples: a smaller bucket holds the tokens
+    but not the rows
+
+SKIP data.in-bounds, data.history-free: the adapter has no replay_data
+
+executed 3 functions in 2 files of the engine:
+     2  sglang/srt/cp.py
+     1  sglang/srt/delayer.py
+
+sglang 0.5.17: 1 MUST violated, 1 SHOULD violated, 1 error, 1 unwitnessed, 1 pass, 2 skip
+593 verdicts in 4.2 s, profile ci, seed 0, exit code 1
+"""
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def shown(report, file=None, **options):
+    file = file or io.StringIO()
+    show_check(report, file, **options)
+    return file.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def plain_surroundings(monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+def test_the_whole_report_in_a_pipe():
+    assert shown(made_report()) == FULL
+
+
+def test_a_pipe_gets_ascii_only_without_colour_or_trailing_blanks():
+    text = shown(made_report(about_deployment=True))
+    assert text.isascii()
+    assert "\x1b" not in text
+    assert not re.search(r" $", text, re.MULTILINE)
+
+
+def test_the_first_line_of_every_failure_is_under_100_columns():
+    long = [r for r in RESULTS if r.counterexample]
+    firsts = [
+        line for line in shown(made_report(results=tuple(long))).split("\n") if line.startswith(("FAIL", "ADVICE"))
+    ]
+    assert len(firsts) == 2
+    assert all(len(line) < 100 for line in firsts)
+
+
+def test_the_case_as_printed_is_the_python_that_rebuilds_it():
+    printed = re.search(r"import \*`:\n(.*?)\n\n", shown(made_report()), re.DOTALL)[1]
+    assert eval(printed.strip(), vars(cases)) == eval(PYTHON, vars(cases))
+    ast.parse(printed.strip())
+
+
+def test_verbose_names_every_executed_function():
+    assert "  sglang/srt/cp.py:Layout.rows\n  sglang/srt/cp.py:shard\n" in shown(made_report(), verbose=True)
+
+
+def test_strict_calls_a_violated_should_a_failure():
+    text = shown(made_report(strict=True))
+    assert "FAIL delay.budget (SHOULD)  rank 1 waited 12 passes" in text
+    assert "ADVICE" not in text
+
+
+@pytest.mark.parametrize("columns", ["70", "120"])
+def test_a_terminal_gets_colour_and_no_line_of_the_table_wraps(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    text = shown(made_report(), Terminal())
+    assert "\x1b[1;31mfail" in text
+    table = re.sub(r"\x1b\[[0-9;]*m", "", text).split("\n\n")[0].split("\n")
+    assert len(table) == 2 + len(RESULTS)
+    assert all(len(line) <= int(columns) for line in table)
+    assert ("message" in table[0]) == (columns == "120")
+    assert any(line.startswith("capacity.no-overflow ") and " MUST " in line for line in table)
+
+
+def test_no_color_is_respected(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", shown(made_report(), Terminal()))
+
+
+def test_square_brackets_of_an_engines_message_are_no_markup():
+    fine = RESULTS[1]
+    text = shown(made_report(results=(fine,)), Terminal())
+    assert "[9, 9, 9]" in text
+
+
+def test_a_deployments_questions_are_answered_by_the_outcomes():
+    overflow, *others = sorted(answers(made_report()), key=lambda entry: entry["answer"] != "yes")
+    assert overflow == {
+        "question": "can this server overflow?",
+        "answer": "yes",
+        "why": "capacity.no-overflow: 16 live rows on rank 0 but 8 captured in bucket 27 for lengths [9, 9, 9]: "
+        "the simplest overflow",
+    }
+    assert {entry["answer"] for entry in others} == {"unknown"}
+    assert "can this server overflow? yes: capacity.no-overflow: 16 live rows" in shown(
+        made_report(about_deployment=True)
+    )
