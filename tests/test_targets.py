@@ -50,6 +50,7 @@ def here(tmp_path, monkeypatch):
     """An empty working directory; what a target adds to the import path and the modules goes again."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:

@@ -56,31 +56,18 @@ class Known:
 
 
 def known_engines() -> tuple[Known, ...]:
-    """Every engine that has a name; nothing is imported or downloaded.
-
-    >>> [engine.name for engine in known_engines()]
-    ['reference', 'reference:hardened', 'sglang']
-    """
+    """Every engine that has a name; nothing is imported or downloaded."""
     return *(Known(name=name) for name in REFERENCES), *map(known, ENGINES)
 
 
 def known(name: str) -> Known:
-    pinned = tuple(wheels.pins(name))
-    here = installed(name)
-    return Known(
-        name=name,
-        pinned=pinned,
-        cached=tuple(version for version in pinned if wheels.is_cached(name, version)),
-        installed=here[1] if here else None,
-    )
+    pinned, here = tuple(wheels.pins(name)), installed(name)
+    cached = tuple(version for version in pinned if wheels.is_cached(name, version))
+    return Known(name=name, pinned=pinned, cached=cached, installed=here[1] if here else None)
 
 
 def supported_range(name: str) -> str:
-    """The releases that an adapter was made for, for messages.
-
-    >>> supported_range("sglang")
-    '0.5.16 to 0.5.23'
-    """
+    """The releases that an adapter was made for, for messages: "0.5.16 to 0.5.23"."""
     pinned = list(wheels.pins(name))
     return f"{pinned[0]} to {pinned[-1]}" if pinned else "no release"
 
@@ -108,19 +95,14 @@ def resolve(target: str, *, allow_unpinned: bool = False, progress: wheels.Tell 
 
 
 def split(target: str) -> tuple[str, str, str]:
-    """Name, separator, rest; ("", "", "") if the target does not begin with a plain name.
-
-    >>> split("sglang==0.5.18"), split("sglang"), split("my/file.py:Class")
-    (('sglang', '==', '0.5.18'), ('sglang', '', ''), ('', '', ''))
-    """
+    """Name, separator, rest; ("", "", "") if the target does not begin with a plain name."""
     found = re.fullmatch(r"([A-Za-z0-9_-]+)(?:(==|@|:)(.*))?", target, re.DOTALL)
     return (found[1], found[2] or "", found[3] or "") if found else ("", "", "")
 
 
-def symbol_at(place: str) -> Callable[..., Any]:
+def symbol_at(place: str) -> Any:
     module, _, symbol = place.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), symbol)
-    return found
+    return getattr(importlib.import_module(module), symbol)
 
 
 def locate(
@@ -207,10 +189,9 @@ def load_file(target: str, where: str) -> ModuleType:
     return module
 
 
-def load_module(target: str, name: str) -> ModuleType:
+def load_module(target: str, name: str) -> Any:
     importable_from(Path.cwd())
-    loaded: ModuleType = attempt(target, f"importing {name} (also from {Path.cwd()})", importlib.import_module, name)
-    return loaded
+    return attempt(target, f"importing {name} (also from {Path.cwd()})", importlib.import_module, name)
 
 
 def importable_from(folder: Path) -> None:
@@ -219,13 +200,12 @@ def importable_from(folder: Path) -> None:
     importlib.invalidate_caches()
 
 
-def find_symbol(target: str, module: ModuleType, symbol: str) -> Callable[[], Any]:
+def find_symbol(target: str, module: ModuleType, symbol: str) -> Any:
     try:
-        found: Callable[[], Any] = attrgetter(symbol)(module)
+        return attrgetter(symbol)(module)
     except AttributeError:
         own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
         raise TargetError(f"{target!r}: no {symbol} in {module.__name__}, it has {', '.join(own) or 'none'}") from None
-    return found
 
 
 def attempt(target: str, doing: str, function: Callable[..., Any], *args: Any) -> Any:
