@@ -78,6 +78,7 @@ def edit(path, value):
         edit(("results", 0, "counterexample"), {"case": {"kind": "x"}, "python": "", "picture": ""}),
         edit(("results", 1, "counterexample", "case", "kind"), None),
         edit(("results", 1, "reproduce"), ""),
+        edit(("results", 1, "message"), ""),
         edit(("results", 1, "witnesses"), {"a": "often"}),
         edit(("summary", "exit_code"), 4),
         edit(("summary", "profile"), "mine"),

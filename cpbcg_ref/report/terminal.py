@@ -23,7 +23,7 @@ class Printer:
     """Prints tables and lines on one stream; whatever is not a terminal gets plain text of a fixed width."""
 
     def __init__(self, file: TextIO) -> None:
-        self.console = Console(file=file, markup=False, highlight=False, emoji=False)
+        self.console = Console(file=file)
         self.fancy = self.console.is_terminal and not self.console.is_dumb_terminal
         self.width = self.console.width if self.fancy else 100
 
