@@ -113,7 +113,9 @@ def make_report(
     **requests: int,
 ) -> RankReport:
     """This rank's row. `token_usage`: used share of KV tokens. `requests`: the counts that `RankReport` lists."""
+    check_number("now_ms", now_ms)
     check_number("token_usage", token_usage)
+    check_flags(prefillable=prefillable, chunk_in_progress=chunk_in_progress)
     ready = prefillable or (config.policy == "hardened" and chunk_in_progress)
     watermark = config.token_usage_low_watermark
     return RankReport(
@@ -136,6 +138,7 @@ def negotiate(table: Sequence[RankReport], state: DelayerState, config: DelayerC
     >>> decision.reason, decision.wait_passes
     ('wait_timeout', 2)
     """
+    check_number("now_ms", now_ms)
     check_table(table, config)
     hardened, freely = config.policy == "hardened", "wait_success" if state.episode_open else "no_wait"
     if not any(row.prefillable for row in table):

@@ -1,6 +1,7 @@
 """The reference as an engine like any other: it is asked through the same methods and judged by the same checkers."""
 
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ class Reference:
     """`policy` "seed" is the specified delayer, "hardened" one without its known weaknesses."""
 
     name = "reference"
-    version = "0.1.0"
+    version = version("cpbcg")
     contract = Contract(
         strategies=("zigzag", "interleave"), graph_strategies=("zigzag", "interleave"), min_replay_bucket=True
     )
@@ -68,6 +69,16 @@ class Reference:
 
     def start_attempts(self) -> "ReferenceAttempts":
         return ReferenceAttempts()
+
+    def votes(self, mid_chunk: tuple[bool, ...], waiting: tuple[int, ...]) -> list[bool]:
+        config = cpbcg_ref.DelayerConfig(dp_size=1, max_delay_passes=1, max_running_requests=1, policy=self.policy)
+        fresh: dict[str, Any] = {"now_ms": 0.0, "token_usage": 1.0}
+        return [
+            cpbcg_ref.make_report(
+                cpbcg_ref.DelayerState(), config, prefillable=new > 0, chunk_in_progress=chunk, **fresh
+            ).prefillable
+            for chunk, new in zip(mid_chunk, waiting, strict=True)
+        ]
 
 
 class Hardened(Reference):
