@@ -132,6 +132,13 @@ class LastPassSeen:
 
 
 @dataclass(frozen=True, kw_only=True)
+class VotesSeen:
+    """Does each rank report itself prefillable."""
+
+    prefillable: tuple[bool | Raised, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttemptsSeen:
     """`max_prefill_bs` that the rank would report after each attempt."""
 

@@ -171,6 +171,10 @@ def ask_attempts(engine: Any, case: cases.AttemptsCase) -> answers.AttemptsSeen:
     )
 
 
+def ask_votes(engine: Any, case: cases.VotesCase) -> answers.VotesSeen:
+    return answers.VotesSeen(prefillable=tuple(engine.votes(case.mid_chunk, case.waiting)))
+
+
 def freeze(value: Any) -> Any:
     """Lists of lists as tuples of tuples; a `Raised` stays."""
     return tuple(freeze(item) for item in value) if isinstance(value, (list, tuple)) else value
@@ -209,5 +213,6 @@ FAMILIES = {
     "skewed-passes": Family("negotiation", cases.PassesCase, ask_passes),
     "last-pass": Family("negotiation", cases.LastPassCase, ask_last_pass),
     "attempts": Family("attempts", cases.AttemptsCase, ask_attempts),
+    "votes": Family("votes", cases.VotesCase, ask_votes),
     "data": Family("data", cases.ReplayCase, ask_replay),
 }

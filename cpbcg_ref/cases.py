@@ -160,6 +160,14 @@ class AttemptsCase:
 
 
 @dataclass(frozen=True, kw_only=True)
+class VotesCase:
+    """One pass in which some ranks go on with a chunk of a long prompt; `waiting` requests are new on each rank."""
+
+    mid_chunk: tuple[bool, ...]
+    waiting: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Deployment:
     """What one real server is configured with; pins the generated cases. `None` leaves that side free."""
 

@@ -18,6 +18,7 @@ CI_EXAMPLES = {
     "skewed-passes": 200,
     "last-pass": 250,
     "attempts": 150,
+    "votes": 50,
     "data": 50,
 }
 

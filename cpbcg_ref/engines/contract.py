@@ -39,6 +39,8 @@ negotiation
     start_delayers(config) -> an object with step(reports) -> list[Verdict | Raised]: one pass, all ranks
 attempts
     start_attempts() -> an object with step(attempt) -> int: max_prefill_bs after this pass
+votes
+    votes(mid_chunk, waiting) -> list[bool]    the vote of each rank: is it prefillable
 
 A class with `batch.lengths_known` False must tell the engine None for the lengths.
 """
@@ -53,6 +55,7 @@ METHODS = {
     "replay": ("start",),
     "negotiation": ("start_delayers",),
     "attempts": ("start_attempts",),
+    "votes": ("votes",),
     "data": ("replay_data",),
 }
 

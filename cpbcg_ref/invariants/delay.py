@@ -141,5 +141,6 @@ INVARIANTS = [
         id="delay.chunk-counts",
         says="a rank that will prefill anyway (a chunk in progress) counts as prefillable",
         sources="sglang#16665 sglang#35241",
+        a_chunk_and_nothing_new=advice.only_a_chunk,
     ),
 ]

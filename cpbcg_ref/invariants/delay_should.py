@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from cpbcg_ref.answers import PassesSeen
-from cpbcg_ref.cases import DelayerConfig, PassesCase
+from cpbcg_ref.answers import PassesSeen, VotesSeen
+from cpbcg_ref.cases import DelayerConfig, PassesCase, VotesCase
 from cpbcg_ref.invariants.delay_trace import bound_of, delayed, raised_at, runs_of, statuses
 from cpbcg_ref.oracles import passes as table
 from cpbcg_ref.oracles.passes import Step
@@ -110,12 +110,12 @@ def slots_mixed(step: Step, config: DelayerConfig) -> bool:
     return table.status(reports) == "all" and table.slot_condition(reports, config) and not own and not queue
 
 
-def chunk_counts(case: Any, seen: Any, _: Any) -> str | None:
-    """delay.chunk-counts: `case.mid_chunk` and `seen.prefillable` have one bool per rank.
+def only_a_chunk(case: VotesCase, _: VotesSeen) -> bool:
+    return any(chunk and not new for chunk, new in zip(case.mid_chunk, case.waiting, strict=True))
 
-    Not a property of the negotiation's trace: a rank's vote is cast above it, by the scheduler, and a report holds only
-    the vote. No engine offers the vote yet.
-    """
+
+def chunk_counts(case: VotesCase, seen: VotesSeen, _: Any) -> str | None:
+    """delay.chunk-counts: the vote is cast by the scheduler above the negotiation, so it has its own question."""
     for rank, (chunk, vote) in enumerate(zip(case.mid_chunk, seen.prefillable, strict=True)):
         if chunk and not vote:
             return f"rank {rank} votes not prefillable although it goes on with a chunk"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from cpbcg_ref import cases
-from cpbcg_ref.answers import Captured, Raised, Verdict
+from cpbcg_ref.answers import Captured, Loaded, Raised, Verdict
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.invariants.judging import Turn, padded, turns
 from cpbcg_ref.invariants.layout import live
@@ -18,13 +18,20 @@ def picture(case: Any, seen: Any, contract: Contract) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
-    """Columns as wide as their longest cell, the last one left open."""
+    """Columns as wide as their longest cell; below them each error once, in full."""
+    rows = list(rows)
     lines = [list(head), *([shown(cell) for cell in row] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    errors = dict.fromkeys(str(cell) for row in rows for cell in row if isinstance(cell, Raised))
+    spaced = (zip(line, widths, strict=True) for line in lines)
+    return [*("  ".join(cell.ljust(width) for cell, width in line).rstrip() for line in spaced), *errors]
 
 
 def shown(value: Any) -> str:
+    if isinstance(value, Raised):
+        return value.kind
+    if isinstance(value, Loaded):
+        return f"bucket {value.bucket}, {shown(value.live_rows)} of {shown(value.captured_rows)} rows"
     return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -155,6 +162,11 @@ def of_attempts(case: cases.AttemptsCase, seen: Any, contract: Contract) -> list
     return table(("pass", "admitted", "queue", "free slots", "max_prefill_bs"), rows)
 
 
+def of_votes(case: cases.VotesCase, seen: Any, contract: Contract) -> list[str]:
+    ranks = enumerate(zip(case.mid_chunk, case.waiting, seen.prefillable, strict=True))
+    return table(("rank", "chunk in progress", "new requests", "votes prefillable"), [(n, *one) for n, one in ranks])
+
+
 PICTURES: dict[type, Callable[[Any, Any, Contract], list[str]]] = {
     cases.LayoutCase: of_layout,
     cases.BadLayoutCase: of_bad_layout,
@@ -165,4 +177,5 @@ PICTURES: dict[type, Callable[[Any, Any, Contract], list[str]]] = {
     cases.PassesCase: of_passes,
     cases.LastPassCase: of_last_pass,
     cases.AttemptsCase: of_attempts,
+    cases.VotesCase: of_votes,
 }
