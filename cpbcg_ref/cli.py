@@ -137,6 +137,7 @@ def checked(target: str, *, select: Sequence[str], config: Path | None, strict: 
             deployment=pinned,
             allow_unpinned=options["allow_unpinned"],
             workers=options["jobs"],
+            tell=note,
         ):
             tell(event)
             if isinstance(event, results.Started):

@@ -105,7 +105,7 @@ class Checker:
     def counterexample(self, run: PartRun) -> Counterexample:
         case = {"kind": type(run.case).__name__} | dataclasses.asdict(run.case)
         return Counterexample(
-            case=case, python=repr(run.case), picture=picture(run.case, run.seen, self.engine.contract)
+            case=case, python=as_python(run.case), picture=picture(run.case, run.seen, self.engine.contract)
         )
 
     def reproduce(self, invariant_id: str) -> str:
@@ -116,6 +116,22 @@ def unwitnessed(run: PartRun) -> str:
     if not run.examples:
         return "no case could be put to the engine: every one was refused"
     return f"never came up in {run.examples} examples: {'; '.join(run.unmet)}"
+
+
+def as_python(value: Any) -> str:
+    """The shortest Python that rebuilds a case: fields at their default are left out.
+
+    >>> from cpbcg_ref.cases import Batch
+    >>> as_python((Batch(lengths=(9, 9), prefixes=(0, 0)),))
+    '(Batch(lengths=(9, 9), prefixes=(0, 0)),)'
+    """
+    if dataclasses.is_dataclass(value):
+        fields = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
+        told = [f"{field.name}={as_python(own)}" for field, own in fields if own != field.default]
+        return f"{type(value).__name__}({', '.join(told)})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(as_python, value))}{',' if len(value) == 1 else ''})"
+    return repr(value)
 
 
 def key_of(invariant_id: str, index: int) -> str:

@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import queue
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import Any
@@ -38,12 +38,14 @@ def check(
     deployment: Deployment | None = None,
     allow_unpinned: bool = False,
     workers: int | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Iterator[Event]:
     """Yield `Started`, `Progress` and `Result` events in any order, then one `Finished`.
 
-    Raises TargetError if the target cannot be obtained, before the first event.
+    `tell` receives lines for people while the target is fetched. Raises TargetError if the target cannot be obtained,
+    before the first event.
     """
-    engine = resolve(target, allow_unpinned=allow_unpinned)
+    engine = resolve(target, allow_unpinned=allow_unpinned, progress=tell)
     chosen = tuple(REGISTRY) if ids is None else tuple(name for name in REGISTRY if name in set(ids))
     families = [f for f in order_of_work() if parts_of(f, chosen)]
     asked = [f for f in families if missing(engine, FAMILIES[f].capability) is None]
