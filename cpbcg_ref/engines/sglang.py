@@ -6,8 +6,13 @@ What a release has is found by looking for its symbols; the version is only a na
 from pathlib import Path
 from typing import Any
 
+from cpbcg_ref.cases import DelayerConfig
+from cpbcg_ref.engines import sglang_delayer
 from cpbcg_ref.engines.contract import Contract
-from cpbcg_ref.engines.sglang_layout import Capacity, Layout, Process
+from cpbcg_ref.engines.sglang_layout import Capacity, Layout
+from cpbcg_ref.engines.sglang_process import RUNNER, SUPPORTED, Process
+from cpbcg_ref.engines.sglang_runner import Runners
+from cpbcg_ref.errors import TargetError
 
 NO_GRAPHS = "this release has no CUDA graphs for context-parallel prefill (layers/cp/bcg)"
 NO_SELECTOR = "this release has no PrefillCPBCGInput.{}: it picks a bucket by its number of tokens alone"
@@ -29,6 +34,7 @@ class SGLang:
         self.roots = (str(Path(package_root) / "sglang"),)
         self.process = Process(Path(package_root))
         self.layout, self.capacity = Layout(self.process), Capacity(self.process)
+        self.runners = Runners(self.process, self.capacity)
         self.contract = self._contract()
         self.unavailable = self._unavailable()
         self._delegate()
@@ -40,19 +46,36 @@ class SGLang:
         return Contract(strategies=strategies, graph_strategies=graphs)
 
     def _unavailable(self) -> dict[str, str]:
-        chooser = self.capacity.input
-        if chooser is None:
-            return dict.fromkeys(("replay", "capacity", "selection"), NO_GRAPHS)
-        needed = {"capacity": "required_local_tokens", "selection": "select_replay_bucket"}
-        return {key: NO_SELECTOR.format(name) for key, name in needed.items() if not hasattr(chooser, name)}
+        reasons = sglang_delayer.unavailable(self.process.tree)
+        if self.capacity.input is None:
+            self._never("PrefillCPBCGInput")
+            return reasons | dict.fromkeys(("replay", "capacity", "selection"), NO_GRAPHS)
+        for capability, name in (("capacity", "required_local_tokens"), ("selection", "select_replay_bucket")):
+            if not hasattr(self.capacity.input, name):
+                self._never(name)
+                reasons[capability] = NO_SELECTOR.format(name)
+        return reasons
+
+    def _never(self, symbol: str) -> None:
+        """A release whose runner speaks of a symbol has it somewhere else: that is no lack but an unknown release."""
+        file = self.process.tree.root.joinpath(*RUNNER.split(".")).with_suffix(".py")
+        if symbol in file.read_text("utf-8"):
+            raise TargetError(f"{symbol} is used in {file} but was moved; supported: sglang {SUPPORTED}")
 
     def _delegate(self) -> None:
         for part, names in (
             (self.layout, ("is_cp_active", "logical_rows", "shard", "shard_positions", "gather", "kv_segments")),
             (self.capacity, ("required_local_tokens", "select_replay_bucket")),
+            (self.runners, ("start",)),
         ):
             for name in names:
                 setattr(self, name, getattr(part, name))
+
+    def start_delayers(self, config: DelayerConfig) -> Any:
+        return sglang_delayer.start_delayers(self.process.tree, config)
+
+    def start_attempts(self) -> Any:
+        return sglang_delayer.start_attempts(self.process.tree)
 
     @property
     def tree(self) -> Any:
