@@ -2,12 +2,15 @@
 
 import ast
 import io
+import json
 import re
+import signal
 
 import pytest
 from made_report import PYTHON, RESULTS, made_report
 
-from cpbcg_ref import cases
+from cpbcg_ref import cases, cli
+from cpbcg_ref.checking.run import as_python
 from cpbcg_ref.report.summary import answers
 from cpbcg_ref.report.terminal import show_check
 
@@ -83,6 +86,9 @@ def plain_surroundings(monkeypatch):
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_the_whole_report_in_a_pipe():
@@ -156,3 +162,155 @@ def test_a_deployments_questions_are_answered_by_the_outcomes():
     assert "can this server overflow? yes: capacity.no-overflow: 16 live rows" in shown(
         made_report(about_deployment=True)
     )
+
+
+HELP = """\
+Usage: cpbcg [OPTIONS] COMMAND [ARGS]...
+
+  Does an inference engine keep the rules of context-parallel prefill with captured CUDA graphs?
+
+  cpbcg check                      this project's own reference
+  cpbcg check sglang==0.5.17       a published release: fetched, never installed
+  cpbcg check sglang@~/sglang      your own branch
+
+Options:
+  --version   Show the version and exit.
+  --debug     Show the traceback of an error.
+  -h, --help  Show this message and exit.
+
+Commands:
+  check       Check an engine and say what it breaks.
+  engines     List engines, releases and what is cached.
+  explain     Work out one batch on one server.
+  invariants  Describe the invariants.
+  smoke       Tell a broken adapter from a wrong engine.
+"""
+
+CHECK_HELP = """\
+Usage: cpbcg check [OPTIONS] [TARGET]
+
+  Check TARGET against the invariants and say what it breaks, with a smallest case.
+
+  TARGET is reference (the default), sglang, sglang==VERSION, sglang@DIR, path/to/file.py:Class or
+  package.module:Class.
+
+  cpbcg check sglang==0.5.17 --select capacity.no-overflow
+  cpbcg check sglang==0.5.23 --config server.toml
+  cpbcg check adapter.py:Engine --json - | jq .summary
+  cpbcg check --select 'layout.*' --select select.minimal
+
+  Exit code, the first that applies: 2 the target cannot be obtained, or bad usage; 1 a MUST is
+  violated (with --strict a SHOULD too); 2 an error; 3 a MUST is unwitnessed (its interesting case
+  never came up); 0.
+
+Options:
+  --profile [dev|ci|nightly]  How hard to look.  [default: ci]
+  --select IDS                Only these ids: a,b or family.*; may be repeated.
+  --seed INTEGER RANGE        Same seed, same verdict.  [default: 0; x>=0]
+  --json FILE                 Write the result as JSON; "-" is stdout.
+  --junit FILE                Write the result as JUnit XML.
+  --strict                    A violated SHOULD fails the run too.
+  --config FILE               Check one deployment, described in TOML.
+  --allow-unpinned            Fetch a release without a known sha256.
+  --jobs N                    Worker processes.  [default: one per core]  [x>=1]
+  --verbose                   Name every function of the engine that was executed.
+  -h, --help                  Show this message and exit.
+"""
+
+GOLDEN = """\
+CP is active: the shortest request has 161 tokens, at least 8 (2 x cp_size)
+
+rank  rows
+   0   513
+   1   511
+   2   512
+   3   512
+
+required rows, the same on every rank: 520
+
+bucket  captured rows  verdict
+  2048            512  refused: 512 rows < 520 required
+  2304            576  chosen
+  2560            640  fits, but 2304 is smaller
+
+chosen: 2304
+"""
+
+BY_THE_CAPTURE_RULE = """\
+CP is active: the shortest request has 9 tokens, at least 8 (2 x cp_size)
+
+rank  rows
+   0     9
+   1     6
+   2     6
+   3     6
+
+required rows, the same on every rank: 16
+
+bucket  captured rows  verdict
+     7              -  refused: not captured, it has no legal split into requests
+    32              8  refused: 8 rows < 16 required
+    64             16  refused: 64 tokens > 2 x 27 of the batch
+
+chosen: none, the batch runs eager
+"""
+
+TOO_SHORT = """\
+CP is not active: the shortest request has 3 tokens, fewer than 8 (2 x cp_size)
+
+rank  rows
+   0    26
+   1    26
+   2    26
+   3    25
+
+required rows, the same on every rank: 32
+
+bucket  captured rows  verdict
+   128             32  not considered: the batch runs eager
+
+chosen: none, the batch runs eager
+"""
+
+EXPLAIN = "explain --cp-size 4 --lengths"
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("--help", HELP),
+        ("check --help", CHECK_HELP),
+        (f"{EXPLAIN} 1534,161,353 --capture 2048:512,2304:576,2560:640 --align 8", GOLDEN),
+        (f"{EXPLAIN} 9,9,9 --capture 7,32,64 --context-length 64", BY_THE_CAPTURE_RULE),
+        (f"{EXPLAIN} 100,3 --capture 128:32", TOO_SHORT),
+    ],
+)
+def test_the_text_of_a_command(monkeypatch, capsys, command, text):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit) as end:
+        cli.main(command.split())
+    assert capsys.readouterr() == (text, "")
+    assert end.value.code == 0
+
+
+def test_explain_as_json_has_the_documented_keys(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(f"{EXPLAIN} 1534,161,353 --capture 2048:512,2304:576,2560:640 --align 8 --json -".split())
+    found = json.loads(capsys.readouterr().out)
+    assert found["rows_per_rank"] == [513, 511, 512, 512]
+    assert (found["required_local_tokens"], found["chosen"]) == (520, 2304)
+    assert found["buckets"][0] == {"bucket": 2048, "captured": 512, "verdict": "refused: 512 rows < 520 required"}
+
+
+def test_the_python_of_a_case_leaves_defaults_out_and_rebuilds_it():
+    batch = cases.Batch(lengths=(9,), prefixes=(0,))
+    case = cases.ReplayCase(
+        server=cases.Server(cp_size=4, capture_num_tokens=(27, 48), context_length=64, strategy="interleave"),
+        batches=(batch,),
+    )
+    python = as_python(case)
+    assert python == (
+        "ReplayCase(server=Server(cp_size=4, capture_num_tokens=(27, 48), context_length=64, strategy='interleave'), "
+        "batches=(Batch(lengths=(9,), prefixes=(0,)),))"
+    )
+    assert eval(python, vars(cases)) == case

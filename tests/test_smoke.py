@@ -21,7 +21,7 @@ def test_the_reference_is_ok_in_everything_it_offers():
     states = {line.what: line.state for line in smoke(Reference())}
     assert states.pop("data") in ("ok", "not offered")
     assert states == dict.fromkeys(
-        ["attributes", "layout", "capacity", "selection", "replay", "negotiation", "attempts"], "ok"
+        ["attributes", "layout", "capacity", "selection", "replay", "negotiation", "attempts", "votes"], "ok"
     )
 
 
@@ -112,6 +112,11 @@ SHARD = Reference.shard
             "negotiation",
             {"start_delayers": lambda self, config: Answering([])},
             "it needs 2 entries, one per rank or step",
+        ),
+        (
+            "votes",
+            {"votes": lambda self, mid_chunk, waiting: [1, 0]},
+            "votes answers (1, 0): every entry must be a bool",
         ),
         ("attempts", {"start_attempts": lambda self: Answering(None)}, "every entry must be an int"),
     ],

@@ -97,6 +97,10 @@ def is_int(value: Any) -> bool:
     return type(value) is int
 
 
+def is_bool(value: Any) -> bool:
+    return type(value) is bool
+
+
 def is_ints(value: Any) -> bool:
     return isinstance(value, tuple) and all(map(is_int, value))
 
@@ -116,7 +120,7 @@ def layout(engine: Any) -> Iterator[Finding]:
     if isinstance(rows, tuple):
         rows = tuple(tuple(row for row in local if row is not None) for local in rows)
     findings = [
-        *each("is_cp_active", seen.active, lambda value: type(value) is bool, "a bool"),
+        *each("is_cp_active", seen.active, is_bool, "a bool"),
         *each("logical_rows", seen.logical, is_int, "an int"),
         *each("shard", rows, is_ints, "a list of ints"),
         *each("shard_positions", seen.positions, is_ints, "a list of ints"),
@@ -141,26 +145,6 @@ def judged_rows(rows: Any, golden: Any) -> Iterator[Finding]:
         yield "ok", f"{shown} instead of {golden[0]} and {golden[1]}: `cpbcg check` judges that"
 
 
-def capacity(engine: Any) -> Iterator[Finding]:
-    how = {"cp_size": 2, "strategy": strategy_of(engine)}
-    required = asking.each_rank(engine, 2, engine.required_local_tokens, [8], **how)
-    fits: Callable[[Any], bool] = lambda value: value is None or is_int(value)  # noqa: E731
-    yield from [*each("required_local_tokens", required, fits, "an int or None")] or [
-        ("ok", f"8 tokens on 2 ranks need {required[0]} and {required[1]} rows")
-    ]
-
-
-def selection(engine: Any) -> Iterator[Finding]:
-    case = cases.SelectCase(
-        num_tokens=8, required_local_tokens=4, capture_num_tokens=(8, 16), bucket_local_tokens=((8, 4), (16, 8))
-    )
-    answer = asking.ask_select(engine, case).answer
-    fits: Callable[[Any], bool] = lambda value: value in (None, 8, 16) and type(value) is not float  # noqa: E731
-    yield from [*each("select_replay_bucket", (answer,), fits, "8, 16 or None", count=1)] or [
-        ("ok", f"8 tokens in 4 rows, buckets 8 and 16: {answer}")
-    ]
-
-
 def replay(engine: Any) -> Iterator[Finding]:
     strategy = next(iter(engine.contract.graph_strategies), strategy_of(engine))
     server = cases.Server(cp_size=2, capture_num_tokens=(8, 16), context_length=16, strategy=strategy)
@@ -168,35 +152,64 @@ def replay(engine: Any) -> Iterator[Finding]:
     batch = seen.batches[0]
     findings = [
         *each("captured", seen.captured, lambda value: isinstance(value, answers.Captured), "a Captured"),
-        *each("is_cp_active", batch.active, lambda value: type(value) is bool, "a bool"),
-        *each("can_run_graph", batch.admitted, lambda value: type(value) is bool, "a bool"),
+        *each("is_cp_active", batch.active, is_bool, "a bool"),
+        *each("can_run_graph", batch.admitted, is_bool, "a bool"),
         *each("select", batch.bucket, lambda value: value is None or is_int(value), "an int or None"),
         *each("load_batch", batch.loaded, lambda v: v is None or isinstance(v, answers.Loaded), "a Loaded"),
     ]
     yield from findings or [("ok", f"8 tokens on 2 ranks replay in buckets {batch.bucket[0]} and {batch.bucket[1]}")]
 
 
-def negotiation(engine: Any) -> Iterator[Finding]:
-    config = cases.DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests=8)
-    seen = asking.ask_passes(
-        engine, cases.PassesCase(config=config, passes=((cases.RankReport(prefillable=True),) * 2,))
-    )
-    verdicts: Any = seen.passes[0]
-    yield from [*each("step", verdicts, lambda value: isinstance(value, answers.Verdict), "a Verdict")] or [
-        ("ok", f"2 ranks that may prefill: allow {verdicts[0].allow} and {verdicts[1].allow}")
-    ]
+@dataclass(frozen=True)
+class Question:
+    """A capability that gives one plain answer per rank (or one in all): which, and what fits as an answer."""
+
+    method: str
+    ask: Callable[[Any], Any]
+    fits: Callable[[Any], bool]
+    wanted: str
+    count: int = 2
+
+    def __call__(self, engine: Any) -> Iterator[Finding]:
+        answer = self.ask(engine)
+        found = list(each(self.method, answer, self.fits, self.wanted, count=self.count))
+        yield from found or [("ok", f"{self.method} answers {', '.join(map(str, answer))}")]
 
 
-def attempts(engine: Any) -> Iterator[Finding]:
-    sizes = asking.ask_attempts(engine, cases.AttemptsCase(attempts=(cases.Attempt(admitted=3),))).max_prefill_bs
-    yield from [*each("step", sizes, is_int, "an int", count=1)] or [("ok", f"after 3 admitted: {sizes[0]}")]
+def required_rows(engine: Any) -> Any:
+    how = {"cp_size": 2, "strategy": strategy_of(engine)}
+    return asking.each_rank(engine, 2, engine.required_local_tokens, [8], **how)
 
+
+SELECT = cases.SelectCase(
+    num_tokens=8, required_local_tokens=4, capture_num_tokens=(8, 16), bucket_local_tokens=((8, 4), (16, 8))
+)
+PASSES = cases.PassesCase(
+    config=cases.DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests=8),
+    passes=((cases.RankReport(prefillable=True),) * 2,),
+)
+ATTEMPTS = cases.AttemptsCase(attempts=(cases.Attempt(admitted=3),))
+VOTES = cases.VotesCase(mid_chunk=(False, False), waiting=(1, 0))
 
 QUESTIONS: dict[str, Callable[[Any], Iterator[Finding]]] = {
     "layout": layout,
-    "capacity": capacity,
-    "selection": selection,
+    "capacity": Question("required_local_tokens", required_rows, lambda v: v is None or is_int(v), "an int or None"),
+    "selection": Question(
+        "select_replay_bucket",
+        lambda engine: (asking.ask_select(engine, SELECT).answer,),
+        lambda value: value is None or (is_int(value) and value in (8, 16)),
+        "8, 16 or None",
+        1,
+    ),
     "replay": replay,
-    "negotiation": negotiation,
-    "attempts": attempts,
+    "negotiation": Question(
+        "step",
+        lambda engine: asking.ask_passes(engine, PASSES).passes[0],
+        lambda value: isinstance(value, answers.Verdict),
+        "a Verdict",
+    ),
+    "attempts": Question(
+        "step", lambda engine: asking.ask_attempts(engine, ATTEMPTS).max_prefill_bs, is_int, "an int", 1
+    ),
+    "votes": Question("votes", lambda engine: asking.ask_votes(engine, VOTES).prefillable, is_bool, "a bool"),
 }
