@@ -1,11 +1,16 @@
 """Capture, admission and replay of published SGLang releases, through their own graph runner."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from cpbcg_ref import asking
 from cpbcg_ref.answers import Loaded
 from cpbcg_ref.asking import CaptureFailed
 from cpbcg_ref.cases import Batch, CaptureCase, ReplayCase, Server
+from cpbcg_ref.engines.sglang import SGLang
+from cpbcg_ref.engines.sglang_process import LEAVES, SRT
 from cpbcg_ref.errors import TargetError
 
 FIXED = ("0.5.18", "0.5.23")
@@ -129,3 +134,42 @@ def test_two_releases_replay_side_by_side(release):
 def test_a_release_without_cp_graphs_cannot_be_started(release):
     with pytest.raises(TargetError, match="_prefill_cuda_graph_allows_context_parallel"):
         release("0.5.16").start(server())
+
+
+@pytest.fixture
+def edited(release, tmp_path):
+    """edited("0.5.18", module, old, new) -> that release with one word changed in a copy of the modules that run."""
+
+    def make(version, module, old, new):
+        root = Path(release(version).roots[0]).parent
+        shutil.copytree(root / "sglang/srt/utils", tmp_path / "sglang/srt/utils")
+        for name in LEAVES:
+            file = Path(*name.split(".")).with_suffix(".py")
+            if (root / file).is_file():
+                text = (root / file).read_text("utf-8")
+                (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / file).write_text(text.replace(old, new) if name == module else text, "utf-8")
+        return SGLang(tmp_path, version)
+
+    return make
+
+
+def test_an_edit_in_a_tree_changes_what_it_answers(edited):
+    engine = edited("0.5.18", f"{SRT}layers.cp.bcg", "required_local_tokens <= captured_local_tokens", "True")
+    (seen,) = replay(engine, server(), batch(1534, 161, 353))
+    assert seen.bucket == (2048,) * 4
+    assert seen.loaded[0].message.startswith("Live batch needs 520 local CP rows")
+
+
+@pytest.mark.parametrize(
+    ("module", "symbol"),
+    [("layers.cp.utils", "prepare_cp_forward"), ("layers.cp.bcg", "PrefillCPBCGInput")],
+)
+def test_a_symbol_that_moved_is_one_line_with_the_supported_range(edited, module, symbol):
+    with pytest.raises(TargetError, match=rf"{symbol} .*supported: sglang 0\.5\.16 to 0\.5\.23$"):
+        edited("0.5.18", SRT + module, symbol, "Moved")
+
+
+def test_a_selector_that_moved_is_not_a_release_without_one(edited):
+    with pytest.raises(TargetError, match=r"select_replay_bucket .*was moved"):
+        edited("0.5.18", f"{SRT}layers.cp.bcg", "def select_replay_bucket(", "def moved(")
