@@ -1,12 +1,12 @@
 """Executable specification of context-parallel prefill with captured CUDA graphs. Standard library only."""
 
+from cpbcg_ref.attempts import RecentAttempts
 from cpbcg_ref.capture import CaptureTable, capture_requests
 from cpbcg_ref.delayer import (
     Decision,
     DelayerConfig,
     DelayerState,
     RankReport,
-    RecentAttempts,
     make_report,
     negotiate,
 )

@@ -69,3 +69,11 @@ def check_ladder(name: str, ladder: Sequence[int]) -> None:
 def check_padding_rule(max_padding_factor: Any, min_replay_bucket: Any) -> None:
     check_number("max_padding_factor", max_padding_factor, least=1, what="the largest bucket over its batch")
     check_whole("min_replay_bucket", min_replay_bucket, least=0, what="the floor of the padding rule (0: none)")
+
+
+def check_fingerprints(gathered: Sequence[int], *, ours: int, rows: int) -> None:
+    if len(gathered) != rows:
+        refuse("rows in the table", len(gathered), f"gather {rows}: dp_size, or 1 without DP attention")
+    for rank, theirs in enumerate(gathered):
+        if theirs != ours:
+            refuse(f"fingerprint {rank}", theirs, f"here it is {ours}; configure all ranks alike")

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from zlib import crc32
 
-from cpbcg_ref.checks import check_counts, check_flags, check_number, check_whole, refuse
-
-ATTEMPTS_KEPT = 16
+from cpbcg_ref.checks import check_counts, check_fingerprints, check_flags, check_number, check_whole, refuse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,15 +33,14 @@ class DelayerConfig:
 
     def __post_init__(self) -> None:
         check_whole("dp_size", self.dp_size, least=1)
-        check_whole("max_delay_passes", self.max_delay_passes, least=0)
         check_whole("max_running_requests", self.max_running_requests, least=1)
+        check_counts(max_delay_passes=self.max_delay_passes)
         check_number("max_delay_ms", self.max_delay_ms)
         if self.prefill_max_requests is not None:
             check_whole("prefill_max_requests", self.prefill_max_requests, least=1)
-        if self.queue_min_ratio is not None:
-            check_number("queue_min_ratio", self.queue_min_ratio)
-        if self.token_usage_low_watermark is not None:
-            check_number("token_usage_low_watermark", self.token_usage_low_watermark)
+        for name in ("queue_min_ratio", "token_usage_low_watermark"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name))
         check_flags(enable_dp_attention=self.enable_dp_attention)
         if self.policy not in ("seed", "hardened"):
             refuse("policy", self.policy, "choose seed or hardened")
@@ -71,7 +68,8 @@ class RankReport:
     waiting_queue_len: int = 0
 
     def __post_init__(self) -> None:
-        check_flags(prefillable=self.prefillable, below_watermark=self.below_watermark, timer=self.timer_expired)
+        check_flags(prefillable=self.prefillable, below_watermark=self.below_watermark)
+        check_flags(timer_expired=self.timer_expired)
         check_counts(running_batch=self.running_batch, max_prefill_bs=self.max_prefill_bs)
         check_counts(waiting_queue_len=self.waiting_queue_len)
 
@@ -139,7 +137,8 @@ def negotiate(table: Sequence[RankReport], state: DelayerState, config: DelayerC
     ('wait_timeout', 2)
     """
     check_number("now_ms", now_ms)
-    check_table(table, config)
+    rows = config.dp_size if config.enable_dp_attention else 1
+    check_fingerprints([row.fingerprint for row in table], ours=config.fingerprint, rows=rows)
     hardened, freely = config.policy == "hardened", "wait_success" if state.episode_open else "no_wait"
     if not any(row.prefillable for row in table):
         return Decision(allow=True, reason="", state=state) if hardened else release("", state)
@@ -183,31 +182,3 @@ def queue_condition(table: Sequence[RankReport], config: DelayerConfig) -> bool:
         target = min(target, config.running_limit - running)
     waiting = max(row.waiting_queue_len for row in table)
     return waiting < target and not any(row.timer_expired for row in table)  # so a target of 0 holds nothing
-
-
-def check_table(table: Sequence[RankReport], config: DelayerConfig) -> None:
-    rows = config.dp_size if config.enable_dp_attention else 1
-    if len(table) != rows:
-        refuse("rows in the table", len(table), f"gather {rows}: dp_size, or 1 without DP attention")
-    for rank, row in enumerate(table):
-        if row.fingerprint != config.fingerprint:
-            refuse(f"fingerprint {rank}", row.fingerprint, f"not {config.fingerprint}; configure all ranks alike")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecentAttempts:
-    """Sizes of the last 16 prefill attempts that were not empty. Other passes do not age them."""
-
-    sizes: tuple[int, ...] = ()
-
-    @property
-    def max_prefill_bs(self) -> int:
-        return max(self.sizes, default=0)
-
-    def after(self, *, admitted: int = 0, queue: int = 0, free_slots: int = 0) -> "RecentAttempts":
-        """After a pass that ran `admitted` requests, or at 0 refused `queue` of them (0 too: nothing was attempted)."""
-        check_counts(admitted=admitted, queue=queue, free_slots=free_slots)
-        if not admitted and not queue:
-            return self
-        size = admitted or max(1, min(queue, free_slots))
-        return RecentAttempts(sizes=(*self.sizes, size)[-ATTEMPTS_KEPT:])

@@ -120,11 +120,7 @@ def strategy_named(name: str, *, cp_size: int, alignment: int | None = None) -> 
 
 
 def extend_lengths(seq_lens: Lengths, *, prefixes: Lengths) -> tuple[int, ...]:
-    """Tokens left to extend when `prefixes` tokens of each sequence are cached.
-
-    >>> extend_lengths([100, 7], prefixes=[97, 0])
-    (3, 7)
-    """
+    """Tokens left to extend when `prefixes` tokens of each sequence are cached: 3 of 100 behind a prefix of 97."""
     check_tokens(seq_lens, name="seq_lens", what="a sequence length")
     check_tokens(prefixes, name="prefixes", what="a cached prefix", requests=len(seq_lens))
     for i, (prefix, seq_len) in enumerate(zip(prefixes, seq_lens, strict=True)):
@@ -162,22 +158,14 @@ def required_local_tokens(
 
 
 def is_cp_active(lengths: Lengths | None, *, cp_size: int, strategy: str = "zigzag") -> bool:
-    """Is this batch sharded? Judged on extend tokens, so a prefix hit can turn CP off. Unknown lengths: no.
-
-    >>> is_cp_active([100, 3], cp_size=4), is_cp_active([9, 9, 9], cp_size=4)
-    (False, True)
-    """
+    """Is this batch sharded? Judged on extend tokens, so a prefix hit can turn CP off. Unknown lengths: no."""
     layout = strategy_named(strategy, cp_size=cp_size)
     check_tokens(() if lengths is None else lengths)
     return lengths is not None and cp_size > 1 and layout.can_shard(lengths)
 
 
 def local_tokens(lengths: Lengths, *, cp_size: int, strategy: str = "zigzag") -> PerRank[int]:
-    """The tokens that each rank owns, in local row order.
-
-    >>> local_tokens([5, 4], cp_size=2)
-    ((0, 1, 5, 4, 8), (2, 6, 3, 7))
-    """
+    """The tokens that each rank owns, in local row order: ((0, 1, 5, 4, 8), (2, 6, 3, 7)) for [5, 4] on 2 ranks."""
     check_tokens(lengths)
     return tuple(map(tuple, strategy_named(strategy, cp_size=cp_size).tokens(lengths)))
 
@@ -219,11 +207,7 @@ def shard(
 
 
 def gather(local: Sequence[Sequence[T]], lengths: Lengths, *, cp_size: int, strategy: str = "zigzag") -> tuple[T, ...]:
-    """Undo `shard`: all-gather the physical rows, rank-major, drop the padding, put the tokens back in batch order.
-
-    >>> "".join(gather(["abfei.", "cgdh.."], [5, 4], cp_size=2))
-    'abcdefghi'
-    """
+    """Undo `shard`: all-gather the physical rows, rank-major, drop the padding, put the tokens back in batch order."""
     owned = local_tokens(lengths, cp_size=cp_size, strategy=strategy)
     sizes = [len(rows) for rows in local]
     if len(sizes) != cp_size or len(set(sizes)) != 1:

@@ -62,12 +62,7 @@ def select_replay_bucket(
 
 
 def select_replay_bucket_for_batch(lengths: Lengths | None, *, num_tokens: int, table: CaptureTable) -> int | None:
-    """The bucket for a batch, None for eager. `lengths` None: unknown to the caller; `num_tokens` is their sum.
-
-    >>> table = CaptureTable(ladder=(2048, 2304, 2560), cp_size=4, context_length=4096)
-    >>> select_replay_bucket_for_batch([1534, 161, 353], num_tokens=2048, table=table)
-    2304
-    """
+    """The bucket for a batch, None for eager. `lengths` None: unknown to the caller; `num_tokens` is their sum."""
     check_tokens([] if lengths is None else lengths)
     if lengths is not None and num_tokens != sum(lengths):
         refuse("num_tokens", num_tokens, f"the lengths sum to {sum(lengths)}; pass both of the same batch")

@@ -13,5 +13,5 @@ def test_importing_cpbcg_ref_loads_the_standard_library_and_its_own_core_only():
     foreign = {name for name in loaded if name.split(".")[0] not in sys.stdlib_module_names} - own
     assert foreign == set()
     assert own == {"cpbcg_ref"} | {
-        f"cpbcg_ref.{name}" for name in ("errors", "checks", "layout", "capture", "replay", "delayer")
+        f"cpbcg_ref.{name}" for name in ("errors", "checks", "layout", "capture", "replay", "delayer", "attempts")
     }

@@ -9,7 +9,7 @@ import cpbcg_ref
 from cpbcg_ref import answers, cases
 from cpbcg_ref.engines.contract import Contract
 
-CORE = ("checks", "errors", "layout", "capture", "replay", "delayer")
+CORE = ("checks", "errors", "layout", "capture", "replay", "delayer", "attempts")
 
 
 class Reference:
