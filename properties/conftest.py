@@ -14,6 +14,7 @@ from cpbcg_ref.engines.targets import resolve
 from cpbcg_ref.errors import TargetError
 
 DEFAULTS = {"target": "reference", "profile": os.environ.get("CPBCG_PROFILE", "ci"), "seed": 0}
+ENGINE = pytest.StashKey()
 
 
 class Advice(UserWarning):
@@ -33,6 +34,10 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     profiles.register(option(config, "profile"))  # also under $CI, where Hypothesis would load its own
+    try:  # here, so that a wrong target ends the run at once, and one download serves all workers
+        config.stash[ENGINE] = resolve(option(config, "target"), allow_unpinned=option(config, "allow-unpinned"))
+    except TargetError as problem:
+        raise pytest.UsageError(str(problem)) from problem
 
 
 def pytest_terminal_summary(terminalreporter, config):
@@ -56,10 +61,7 @@ def option(config, name):
 @pytest.fixture(scope="session")
 def engine(pytestconfig):
     """The engine under test, loaded once per worker."""
-    try:
-        return resolve(option(pytestconfig, "target"), allow_unpinned=option(pytestconfig, "allow-unpinned"))
-    except TargetError as problem:
-        pytest.exit(str(problem), returncode=2)
+    return pytestconfig.stash[ENGINE]
 
 
 @pytest.fixture(scope="session")
@@ -76,19 +78,24 @@ def holds(checker, pytestconfig):
         result = checker.check(invariant_id)
         if result.outcome == "skip":
             pytest.skip(result.message)
-        if result.outcome == "fail" and result.level == "SHOULD" and not option(pytestconfig, "strict-should"):
-            warnings.warn(Advice(report(result)), stacklevel=2)
+        lenient = result.level == "SHOULD" and not option(pytestconfig, "strict-should")
+        if lenient and result.outcome in ("fail", "unwitnessed"):
+            warnings.warn(Advice(f"{sentence(result)} | {result.reproduce}"), stacklevel=2)
         elif result.outcome != "pass":
             pytest.fail(report(result), pytrace=False)
 
     return judge
 
 
+def sentence(result):
+    return f"{result.invariant} {result.level} {result.outcome}: {result.message}"
+
+
 def report(result):
-    lines = [f"{result.invariant} {result.level} {result.outcome}: {result.message}"]
-    if result.counterexample:
-        lines += [result.counterexample.python, result.counterexample.picture, f"reproduce: {result.reproduce}"]
-    return "\n".join(lines)
+    if not result.counterexample:
+        return sentence(result)
+    example = result.counterexample
+    return "\n".join([sentence(result), example.python, example.picture, f"reproduce: {result.reproduce}"])
 
 
 @pytest.fixture

@@ -6,30 +6,29 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from cpbcg_ref.answers import Loaded, Raised
 from cpbcg_ref.asking import answered, ask_batch, each_rank
-from cpbcg_ref.oracles.buckets import fitting, fitting_by_tokens
 from cpbcg_ref.oracles.tokens import live_rows, shardable
 from cpbcg_ref.strategies import batches, servers
 
 
 def right_bucket(server, batch, captured, contract):
-    """The first captured bucket that can run the batch, by looking at all of them; None for eager."""
-    rule = {"max_padding_factor": server.max_padding_factor, "min_replay_bucket": server.min_replay_bucket}
+    """The first captured bucket that can run the batch, by looking at one after the other; None for eager."""
+    needed = rows_needed(server, batch, contract) if batch.lengths_known and batch.lengths else None
+    rows, most = dict(captured.bucket_local_tokens), server.max_padding_factor * batch.num_tokens
+    for bucket in sorted(captured.capture_num_tokens):
+        holds = needed is not None and bucket >= batch.num_tokens and (not needed or rows.get(bucket, 0) >= needed)
+        if holds and (bucket <= most or bucket <= server.min_replay_bucket):
+            return bucket
+    return None
+
+
+def rows_needed(server, batch, contract):
+    """Padded rows of the largest rank, 0 for a server without CP, None for a batch that is not sharded."""
     layout = {"cp_size": server.cp_size, "strategy": server.strategy}
-    if not batch.lengths_known or not batch.lengths:
-        return None
     if server.cp_size == 1:
-        return next(iter(fitting_by_tokens(batch.num_tokens, captured.capture_num_tokens, **rule)), None)
+        return 0
     if not shardable(batch.lengths, min_length=contract.min_length, divides=contract.divides, **layout):
         return None
-    rows = max(live_rows(batch.lengths, *layout.values(), contract.blocks))
-    found = fitting(
-        num_tokens=batch.num_tokens,
-        required_local_tokens=contract.aligned(rows, **layout),
-        capture_num_tokens=captured.capture_num_tokens,
-        bucket_local_tokens=dict(captured.bucket_local_tokens),
-        **rule,
-    )
-    return found[0] if found else None
+    return contract.aligned(max(live_rows(batch.lengths, *layout.values(), contract.blocks)), **layout)
 
 
 class ReplayMachine(RuleBasedStateMachine):

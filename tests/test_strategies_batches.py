@@ -270,14 +270,15 @@ def test_a_server_without_context_parallelism_is_asked_no_layout(family):
 
 @pytest.mark.parametrize(
     ("requests", "remainder", "lengths"),
-    [(3, 1, (9, 9, 9)), (2, 1, (9, 18)), (1, 0, (27,)), (64, 1, (9, 9, 9)), (3, 7, (27,))],
+    [(3, 1, (9, 9, 9)), (2, 1, (17, 10)), (1, 0, (27,)), (64, 1, (9, 9, 9)), (3, 7, (27,))],
 )
 def test_filling_gives_all_requests_but_the_last_one_remainder(requests, remainder, lengths):
     assert fill(27, requests=requests, unit=8, remainder=remainder, longest=64) == lengths
 
 
-def test_filling_never_passes_the_context_length():
-    assert fill(64, requests=1, unit=8, remainder=1, longest=20) == (16, 16, 16, 16)
+@pytest.mark.parametrize(("longest", "lengths"), [(20, (17, 17, 17, 13)), (16, (16, 16, 16, 16))])
+def test_filling_never_passes_the_context_length_and_gives_up_the_remainder_for_it(longest, lengths):
+    assert fill(64, requests=1, unit=8, remainder=1, longest=longest) == lengths
 
 
 def test_a_batch_knows_as_many_prefixes_as_lengths():
