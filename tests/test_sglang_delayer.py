@@ -72,9 +72,9 @@ def test_a_gather_fills_the_table_in_rank_order_on_every_rank(tmp_path, gather):
 
 
 def test_torch_itself_keeps_its_collective(tmp_path):
-    before = torch.distributed.all_gather_into_tensor
+    real = torch.distributed.distributed_c10d.all_gather_into_tensor
     sglang_delayer.start_delayers(toy(tmp_path, gather=OLD_GATHER), config()).step(reports(waiting_queue_len=[1, 2, 3]))
-    assert torch.distributed.all_gather_into_tensor is before
+    assert torch.distributed.all_gather_into_tensor is real
 
 
 def test_a_rank_that_raises_before_the_gather_does_not_block_the_others(tmp_path):
@@ -165,6 +165,12 @@ def test_an_exit_in_a_rank_reaches_the_caller_and_the_threads_live_on():
 
     assert isinstance(lockstep([leave, lambda rank: 3], list)[0].error, SystemExit)
     assert [rank.result for rank in lockstep([lambda rank: 1, lambda rank: 2], list)] == [1, 2]
+
+
+def test_a_rank_that_ends_without_a_gather_runs_once():
+    runs = []
+    lockstep([lambda rank: runs.append(0), lambda rank: rank.all_gather(torch.empty(2), torch.ones(1))], torch.cat)
+    assert runs == [0]
 
 
 @pytest.fixture(params=RELEASES)
@@ -278,6 +284,7 @@ def test_0_5_17_forgets_an_admission_in_idle_passes(modules):
 def test_since_0_5_18_the_largest_of_the_last_16_attempts_counts(modules):
     assert sizes(modules, Attempt(admitted=5), *[Attempt()] * 400)[-1] == 5
     assert sizes(modules, Attempt(admitted=5), *[Attempt(admitted=1)] * 16)[-2:] == [5, 1]
+    assert sizes(modules, Attempt(admitted=2, queue=5, free_slots=3)) == [2]
     rejected = [Attempt(queue=7, free_slots=9), Attempt(queue=9, free_slots=8), Attempt(queue=20, free_slots=30)]
     assert sizes(modules, Attempt(queue=3), *rejected) == [1, 7, 8, 20]
 

@@ -78,7 +78,7 @@ def _stand_in(self: object, name: str) -> Any:
 class Driven:
     """What is put over the release's Scheduler: nothing of a GPU server is there, and nothing is in its way."""
 
-    chunked_req = min_free_slots_delayer = None
+    chunked_req = None  # of everything that may be None, the one for which a stand-in would not do
     max_running_requests = MAX_RUNNING
     __getattr__ = _stand_in
 
