@@ -56,9 +56,10 @@ class Zigzag:
         Block i has an extra token in each request whose remainder exceeds i, that is in reach[2n - 1 - i] requests;
         without the extras all ranks own the same.
         """
-        count = [0] * self.unit
+        blocks = self.unit
+        count = [0] * blocks
         for length in lengths:
-            count[length % self.unit] += 1
+            count[length % blocks] += 1
         reach = [0, *accumulate(count[:0:-1])]
         even = (sum(lengths) - sum(reach)) // self.cp_size
         return [even + reach[rank] + reach[-1 - rank] for rank in range(self.cp_size)]
