@@ -173,7 +173,9 @@ class Question:
     def __call__(self, engine: Any) -> Iterator[Finding]:
         answer = self.ask(engine)
         found = list(each(self.method, answer, self.fits, self.wanted, count=self.count))
-        yield from found or [("ok", f"{self.method} answers {', '.join(map(str, answer))}")]
+        yield from found or [
+            ("ok", f"{self.method} answers {', '.join(str(getattr(one, 'reason', one)) for one in answer)}")
+        ]
 
 
 def required_rows(engine: Any) -> Any:
