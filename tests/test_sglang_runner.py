@@ -8,7 +8,7 @@ import pytest
 from cpbcg_ref import asking
 from cpbcg_ref.answers import Loaded
 from cpbcg_ref.asking import CaptureFailed
-from cpbcg_ref.cases import Batch, CaptureCase, ReplayCase, Server
+from cpbcg_ref.cases import Batch, CaptureCase, LayoutCase, ReplayCase, Server
 from cpbcg_ref.engines.sglang import SGLang
 from cpbcg_ref.engines.sglang_process import LEAVES, SRT
 from cpbcg_ref.errors import TargetError
@@ -60,6 +60,7 @@ def test_what_does_not_fit_runs_eager(release, version):
 def test_a_request_too_short_for_cp_sends_the_batch_to_eager(release, version):
     (seen,) = replay(release(version), server((104, 128)), batch(100, 3))
     assert seen.active == seen.admitted == (False,) * 4
+    assert seen.bucket == (None,) * 4
 
 
 @pytest.mark.parametrize("version", FIXED)
@@ -159,6 +160,14 @@ def test_an_edit_in_a_tree_changes_what_it_answers(edited):
     (seen,) = replay(engine, server(), batch(1534, 161, 353))
     assert seen.bucket == (2048,) * 4
     assert seen.loaded[0].message.startswith("Live batch needs 520 local CP rows")
+
+
+def test_positions_are_asked_of_the_release_and_not_derived_from_rows(edited):
+    cut = "chunks = torch.split(positions, metadata.split_list, dim=-1)"
+    engine = edited("0.5.18", f"{SRT}layers.cp.zigzag", cut, cut.replace("positions,", "positions + 1,"))
+    case = LayoutCase(cp_size=2, batch=batch(8))
+    seen = asking.ask_layout(engine, case)
+    assert (seen.rows[0], seen.positions[0]) == ((0, 1, 6, 7), (1, 2, 7, 8))
 
 
 @pytest.mark.parametrize(
