@@ -17,12 +17,10 @@ BATCH = cases.Batch(lengths=(8,), prefixes=(0,))  # on two ranks, in blocks of t
 GOLDEN_ROWS = {"zigzag": ((0, 1, 6, 7), (2, 3, 4, 5)), "interleave": ((0, 2, 4, 6), (1, 3, 5, 7))}
 LOCAL_ROWS = ((0, 1, 2, 3), (0, 1, 2, 3))
 
-Finding = tuple[str, str]  # "broken" or "ok", and what to fix or to know
-
 
 @dataclass(frozen=True)
 class Line:
-    """state: "ok", "broken" or "not offered". text: what to fix, the reason, or what was answered."""
+    """state: "ok", "broken" or "not offered". text: what to fix, or the reason."""
 
     what: str
     state: str
@@ -64,11 +62,10 @@ def capability(engine: Any, name: str) -> Line:
     if name in ("layout", "capacity", "replay") and 2 not in engine.contract.cp_sizes:
         return Line(name, "ok", "not asked: the contract excludes the two ranks of the question")
     try:
-        findings = list(QUESTIONS[name](engine)) if name in QUESTIONS else []
+        problems = list(QUESTIONS[name](engine)) if name in QUESTIONS else []
     except Exception as error:  # whatever came out of the adapter is what we look for
-        return Line(name, "broken", came_out(error))
-    broken = [text for state, text in findings if state == "broken"]
-    return Line(name, "broken" if broken else "ok", "; ".join(broken or [text for _, text in findings]))
+        problems = [came_out(error)]
+    return Line(name, "broken" if problems else "ok", "; ".join(problems))
 
 
 def came_out(error: Exception) -> str:
@@ -80,21 +77,23 @@ def came_out(error: Exception) -> str:
     return f"the adapter raised {type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
 
 
-def each(what: str, value: Any, fits: Callable[[Any], bool], wanted: str, *, count: int = 2) -> Iterator[Finding]:
-    """Findings unless `value` is a tuple of `count` entries that all fit."""
-    raised = value if isinstance(value, Raised) else None
-    if isinstance(value, tuple):
-        raised = next((entry for entry in value if isinstance(entry, Raised)), None)
-    if raised:
-        yield "broken", f"{what}: the engine raised {raised}: look at what the adapter hands to it"
+def each(method: str, value: Any, fits: Callable[[Any], bool], wanted: str, *, count: int = 2) -> Iterator[str]:
+    """What is wrong unless `value` is a tuple of `count` entries that all fit."""
+    entries = value if isinstance(value, tuple) else (value,)
+    if raised := [entry for entry in entries if isinstance(entry, Raised)]:
+        yield f"{method}: the engine raised {raised[0]}: look at what the adapter hands to it"
     elif not isinstance(value, tuple) or len(value) != count:
-        yield "broken", f"{what} answers {value!r}: it needs {count} entries, one per rank or step"
+        yield f"{method} answers {value!r}: it needs {count} entries, one per rank or step"
     elif not all(map(fits, value)):
-        yield "broken", f"{what} answers {value!r}: every entry must be {wanted}"
+        yield f"{method} answers {value!r}: every entry must be {wanted}"
 
 
 def is_int(value: Any) -> bool:
     return type(value) is int
+
+
+def is_int_or_none(value: Any) -> bool:
+    return value is None or is_int(value)
 
 
 def is_bool(value: Any) -> bool:
@@ -113,105 +112,85 @@ def strategy_of(engine: Any) -> str:
     return "zigzag" if "zigzag" in engine.contract.strategies else str(engine.contract.strategies[0])
 
 
-def layout(engine: Any) -> Iterator[Finding]:
+def layout(engine: Any) -> Iterator[str]:
     strategy = strategy_of(engine)
     seen = asking.ask_layout(engine, cases.LayoutCase(cp_size=2, batch=BATCH, strategy=strategy))
     rows = seen.rows
     if isinstance(rows, tuple):
         rows = tuple(tuple(row for row in local if row is not None) for local in rows)
-    findings = [
+    problems = [
         *each("is_cp_active", seen.active, is_bool, "a bool"),
         *each("logical_rows", seen.logical, is_int, "an int"),
         *each("shard", rows, is_ints, "a list of ints"),
         *each("shard_positions", seen.positions, is_ints, "a list of ints"),
         *each("kv_segments", seen.segments, is_pairs, "a list of (rows, keys)"),
     ]
-    if seen.restored is not None and not findings:
-        findings += each("gather", seen.restored, lambda value: isinstance(value, tuple), "a list of ints")
-    yield from findings or judged_rows(rows, GOLDEN_ROWS[strategy])
+    if not problems:
+        problems += each("gather", seen.restored, lambda value: isinstance(value, tuple), "a list of ints")
+    yield from problems or misread(rows, GOLDEN_ROWS[strategy])
 
 
-def judged_rows(rows: Any, golden: Any) -> Iterator[Finding]:
+def misread(rows: Any, golden: Any) -> Iterator[str]:
+    """Rows that come from a mistake in the adapter; any others are the engine's own."""
     shown = f"8 tokens on 2 ranks: shard gives {rows[0]} and {rows[1]}"
-    if rows == golden:
-        yield "ok", shown
-    elif rows == golden[::-1]:
-        yield "broken", f"{shown}: the ranks are swapped, rank 0 owns {golden[0]}"
+    if rows == golden[::-1]:
+        yield f"{shown}: the ranks are swapped, rank 0 owns {golden[0]}"
     elif rows == LOCAL_ROWS:
-        yield "broken", f"{shown}: these are local row numbers, hand back the payload that stands in each row"
+        yield f"{shown}: these are local row numbers, hand back the payload that stands in each row"
     elif not set(rows[0] + rows[1]) <= set(range(8)):
-        yield "broken", f"{shown}: some are no token of the payload, see padding_value in the contract"
-    else:
-        yield "ok", f"{shown} instead of {golden[0]} and {golden[1]}: `cpbcg check` judges that"
+        yield f"{shown}: some are no token of the payload, see padding_value in the contract"
 
 
-def replay(engine: Any) -> Iterator[Finding]:
+def capacity(engine: Any) -> Iterator[str]:
+    how = {"cp_size": 2, "strategy": strategy_of(engine)}
+    required = asking.each_rank(engine, 2, engine.required_local_tokens, [8], **how)
+    return each("required_local_tokens", required, is_int_or_none, "an int or None")
+
+
+def selection(engine: Any) -> Iterator[str]:
+    case = cases.SelectCase(
+        num_tokens=8, required_local_tokens=4, capture_num_tokens=(8, 16), bucket_local_tokens=((8, 4), (16, 8))
+    )
+    answer = asking.ask_select(engine, case).answer
+    fits: Callable[[Any], bool] = lambda value: is_int_or_none(value) and value in (8, 16, None)  # noqa: E731
+    return each("select_replay_bucket", (answer,), fits, "8, 16 or None", count=1)
+
+
+def replay(engine: Any) -> Iterator[str]:
     strategy = next(iter(engine.contract.graph_strategies), strategy_of(engine))
     server = cases.Server(cp_size=2, capture_num_tokens=(8, 16), context_length=16, strategy=strategy)
     seen = asking.ask_replay(engine, cases.ReplayCase(server=server, batches=(BATCH,)))
     batch = seen.batches[0]
-    findings = [
-        *each("captured", seen.captured, lambda value: isinstance(value, answers.Captured), "a Captured"),
-        *each("is_cp_active", batch.active, is_bool, "a bool"),
-        *each("can_run_graph", batch.admitted, is_bool, "a bool"),
-        *each("select", batch.bucket, lambda value: value is None or is_int(value), "an int or None"),
-        *each("load_batch", batch.loaded, lambda v: v is None or isinstance(v, answers.Loaded), "a Loaded"),
-    ]
-    yield from findings or [("ok", f"8 tokens on 2 ranks replay in buckets {batch.bucket[0]} and {batch.bucket[1]}")]
+    yield from each("captured", seen.captured, lambda value: isinstance(value, answers.Captured), "a Captured")
+    yield from each("is_cp_active", batch.active, is_bool, "a bool")
+    yield from each("can_run_graph", batch.admitted, is_bool, "a bool")
+    yield from each("select", batch.bucket, is_int_or_none, "an int or None")
+    yield from each("load_batch", batch.loaded, lambda v: v is None or isinstance(v, answers.Loaded), "a Loaded")
 
 
-@dataclass(frozen=True)
-class Question:
-    """A capability that gives one plain answer per rank (or one in all): which, and what fits as an answer."""
-
-    method: str
-    ask: Callable[[Any], Any]
-    fits: Callable[[Any], bool]
-    wanted: str
-    count: int = 2
-
-    def __call__(self, engine: Any) -> Iterator[Finding]:
-        answer = self.ask(engine)
-        found = list(each(self.method, answer, self.fits, self.wanted, count=self.count))
-        yield from found or [
-            ("ok", f"{self.method} answers {', '.join(str(getattr(one, 'reason', one)) for one in answer)}")
-        ]
+def negotiation(engine: Any) -> Iterator[str]:
+    config = cases.DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests=8)
+    case = cases.PassesCase(config=config, passes=((cases.RankReport(prefillable=True),) * 2,))
+    verdicts = asking.ask_passes(engine, case).passes[0]
+    return each("step", verdicts, lambda value: isinstance(value, answers.Verdict), "a Verdict")
 
 
-def required_rows(engine: Any) -> Any:
-    how = {"cp_size": 2, "strategy": strategy_of(engine)}
-    return asking.each_rank(engine, 2, engine.required_local_tokens, [8], **how)
+def attempts(engine: Any) -> Iterator[str]:
+    case = cases.AttemptsCase(attempts=(cases.Attempt(admitted=3),))
+    return each("step", asking.ask_attempts(engine, case).max_prefill_bs, is_int, "an int", count=1)
 
 
-SELECT = cases.SelectCase(
-    num_tokens=8, required_local_tokens=4, capture_num_tokens=(8, 16), bucket_local_tokens=((8, 4), (16, 8))
-)
-PASSES = cases.PassesCase(
-    config=cases.DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests=8),
-    passes=((cases.RankReport(prefillable=True),) * 2,),
-)
-ATTEMPTS = cases.AttemptsCase(attempts=(cases.Attempt(admitted=3),))
-VOTES = cases.VotesCase(mid_chunk=(False, False), waiting=(1, 0))
+def votes(engine: Any) -> Iterator[str]:
+    case = cases.VotesCase(mid_chunk=(False, False), waiting=(1, 0))
+    return each("votes", asking.ask_votes(engine, case).prefillable, is_bool, "a bool")
 
-QUESTIONS: dict[str, Callable[[Any], Iterator[Finding]]] = {
+
+QUESTIONS: dict[str, Callable[[Any], Iterator[str]]] = {
     "layout": layout,
-    "capacity": Question("required_local_tokens", required_rows, lambda v: v is None or is_int(v), "an int or None"),
-    "selection": Question(
-        "select_replay_bucket",
-        lambda engine: (asking.ask_select(engine, SELECT).answer,),
-        lambda value: value is None or (is_int(value) and value in (8, 16)),
-        "8, 16 or None",
-        1,
-    ),
+    "capacity": capacity,
+    "selection": selection,
     "replay": replay,
-    "negotiation": Question(
-        "step",
-        lambda engine: asking.ask_passes(engine, PASSES).passes[0],
-        lambda value: isinstance(value, answers.Verdict),
-        "a Verdict",
-    ),
-    "attempts": Question(
-        "step", lambda engine: asking.ask_attempts(engine, ATTEMPTS).max_prefill_bs, is_int, "an int", 1
-    ),
-    "votes": Question("votes", lambda engine: asking.ask_votes(engine, VOTES).prefillable, is_bool, "a bool"),
+    "negotiation": negotiation,
+    "attempts": attempts,
+    "votes": votes,
 }
