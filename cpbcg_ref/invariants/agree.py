@@ -32,7 +32,7 @@ def collectives(seen: BatchSeen, rank: int) -> str:
     """
     admitted, active, loaded = seen.admitted[rank], seen.active[rank], seen.loaded[rank]
     if isinstance(loaded, Loaded):
-        return f"gathers {loaded.captured_rows} captured rows of bucket {loaded.bucket}"
+        return f"replays bucket {loaded.bucket} of {loaded.captured_rows} rows"
     for answer in (admitted, loaded, active):
         if isinstance(answer, Raised):
             return f"stops with {answer.kind}"

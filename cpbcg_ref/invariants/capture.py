@@ -3,7 +3,7 @@
 from cpbcg_ref.answers import Captured, CaptureSeen, Raised
 from cpbcg_ref.cases import CaptureCase, Server
 from cpbcg_ref.engines.contract import Contract
-from cpbcg_ref.invariants.judging import LIMIT, PLAIN, clip, invariant, part, raised, shards
+from cpbcg_ref.invariants.judging import LIMIT, PLAIN, clip, invariant, part, shards, what
 from cpbcg_ref.oracles.buckets import has_legal_split
 from cpbcg_ref.oracles.tokens import live_rows
 
@@ -45,7 +45,7 @@ def capturable(server: Server, contract: Contract) -> list[int]:
 def wrong_on_rank(captured: Captured | Raised, server: Server, contract: Contract) -> str | None:
     expected = capturable(server, contract)
     if isinstance(captured, Raised):
-        return f"can capture bucket {expected[0]}, {raised('it', captured)}" if expected else None
+        return f"raised {what(captured)}, though bucket {expected[0]} can be captured" if expected else None
     buckets, requests = list(captured.capture_num_tokens), dict(captured.requests)
     if buckets != sorted(set(buckets)) or buckets != sorted(requests):
         return f"may select {buckets}, captured {sorted(requests)}"

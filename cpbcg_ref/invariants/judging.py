@@ -38,18 +38,22 @@ def about(text: str, lengths: tuple[int, ...], cp_size: int) -> str:
     """
     full = f"{text} (lengths {','.join(map(str, lengths)) or 'none'}, cp {cp_size})"
     short = f"{text} ({len(lengths)} requests, {sum(lengths)} tokens, cp {cp_size})"
-    return full if len(full) <= LIMIT else clip(short)
+    return next((sentence for sentence in (full, short) if len(sentence) <= LIMIT), clip(text))
 
 
 def raised(who: str, error: Raised) -> str:
-    return clip(f"{who} raised {error.kind}: {error.message}")
+    return clip(f"{who} raised {what(error)}")
 
 
-def first_raised(what: str, answers: Any) -> str | None:
+def what(error: Raised) -> str:
+    return f"{error.kind}: {error.message}" if error.message else f"{error.kind} ({error.where})"
+
+
+def first_raised(who: str, answers: Any) -> str | None:
     """The sentence for a `Raised` among the answers of the ranks, or instead of all of them."""
     if isinstance(answers, Raised):
-        return raised(what, answers)
-    each = (raised(f"{what}: rank {i}", answer) for i, answer in enumerate(answers or ()) if isinstance(answer, Raised))
+        return raised(who, answers)
+    each = (raised(f"{who}: rank {i}", answer) for i, answer in enumerate(answers or ()) if isinstance(answer, Raised))
     return next(each, None)
 
 
@@ -63,7 +67,7 @@ def layout_check(**due: str) -> Callable[[Check], Check]:
     def decorate(judge: Check) -> Check:
         @wraps(judge)
         def check(case: Any, seen: Any, contract: Contract) -> str | None:
-            refused = (first_raised(what, getattr(seen, field)) for field, what in due.items())
+            refused = (first_raised(name, getattr(seen, field)) for field, name in due.items())
             if sentence := next(filter(None, refused), None):
                 return sentence
             wrong = judge(case, seen, contract)

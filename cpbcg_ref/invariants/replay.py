@@ -2,7 +2,7 @@
 
 from cpbcg_ref.answers import Loaded, Raised, ReplaySeen
 from cpbcg_ref.cases import ReplayCase
-from cpbcg_ref.invariants.judging import Turn, every_turn, invariant, number, part, some_turn, turns
+from cpbcg_ref.invariants.judging import Turn, every_turn, invariant, number, part, some_turn, turns, what
 
 
 @every_turn
@@ -11,12 +11,12 @@ def admitted_implies_runs(turn: Turn) -> str | None:
     admitted, loaded, bucket = turn.admitted, turn.loaded, turn.seen.bucket[turn.rank]
     if isinstance(admitted, Raised):  # where eager was due, that is for replay.safe-fallback
         due = turn.server.cp_size == 1 or not turn.why_eager
-        return f"rank {turn.rank} raised {admitted.kind} at admission: {admitted.message}" if due else None
+        return f"rank {turn.rank} raised at admission: {what(admitted)}" if due else None
     if not admitted:
         return None
     admits = f"rank {turn.rank} admits {number(bucket)}"
     if isinstance(loaded, Raised):
-        return f"{admits}, replay raised {loaded.kind}: {loaded.message}"
+        return f"{admits}, replay raised {what(loaded)}"
     ran = loaded.bucket if isinstance(loaded, Loaded) else None
     return f"{admits}, replays {number(ran)}" if ran is None or ran != bucket else None
 
@@ -33,7 +33,7 @@ def safe_fallback(turn: Turn) -> str | None:
     if turn.server.cp_size == 1 or not why or turn.admitted is False:
         return None
     if isinstance(turn.admitted, Raised):
-        return f"{why}: rank {turn.rank} raised {turn.admitted.kind}: {turn.admitted.message}"
+        return f"{why}: rank {turn.rank} raised {what(turn.admitted)}"
     return f"{why}, rank {turn.rank} admits {number(turn.replays)}"
 
 

@@ -54,7 +54,7 @@ def captured(case: SelectCase, chosen: int | None) -> str | None:
     """The chosen bucket was captured."""
     if chosen is None or (chosen in case.capture_num_tokens and chosen in dict(case.bucket_local_tokens)):
         return None
-    return f"its rows are unknown, known are {dict(case.bucket_local_tokens)}"
+    return f"its rows are unknown, known are {','.join(str(bucket) for bucket, _ in case.bucket_local_tokens)}"
 
 
 @select_check

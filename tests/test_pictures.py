@@ -1,0 +1,108 @@
+"""The plain text beside a violation, one per kind of case."""
+
+import pytest
+from test_invariants_layout import RIGHT, ZIGZAG
+from test_invariants_replay import GOOD, LADDER, NO_BUCKET
+from test_invariants_select import GOLDEN
+
+from cpbcg_ref.answers import (
+    AttemptsSeen,
+    BadLayoutSeen,
+    CaptureSeen,
+    LastPassSeen,
+    PassesSeen,
+    Raised,
+    SelectPairSeen,
+    SelectSeen,
+    Verdict,
+)
+from cpbcg_ref.cases import (
+    Attempt,
+    AttemptsCase,
+    BadLayoutCase,
+    DelayerConfig,
+    LastPassCase,
+    PassesCase,
+    RankReport,
+    SelectPairCase,
+)
+from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.invariants.pictures import picture
+
+CONFIG = DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests=64)
+REPORTS = (RankReport(prefillable=True, running_batch=8, now_ms=499.9), RankReport(prefillable=False, token_usage=0.5))
+DELAY = Verdict(allow=False, reason="delay", wait_passes=1, episode_open=True, delayed_passes=1, free_pass_used=True)
+RAISED = Raised("ValueError", "a clock", "delayer.py:1")
+HEAD = "pass  rank  prefillable  usage  running  size  waiting  clock ms  verdict     reason  wait"
+ROWS = [
+    "1     0     True         1      8        0     0        499.9     delay       delay   1",
+    "1     1     False        0.5    0        0     0        0         ValueError",
+    "ValueError: a clock (delayer.py:1)",
+]
+SELECTED = [
+    "2048 tokens, 520 rows per rank: answered 2048",
+    "bucket  captured rows  by the specification",
+    "2048    512            too few rows: 512 captured, 520 needed",
+    "2304    576            chosen",
+    "2560    640            fits, 2304 is smaller",
+    "2816    -              not captured, or rows unknown",
+]
+ANSWER = SelectSeen(answer=2048, again=2048)
+
+
+@pytest.mark.parametrize(
+    ("case", "seen", "lines"),
+    [
+        (
+            ZIGZAG,
+            RIGHT,
+            [
+                "rank  live  padded  required  tokens in shard  (rows, keys)",
+                "0     5     8       8         5 of 8           ((2, 2), (1, 4), (1, 5), (1, 7))",
+                "1     4     8       8         4 of 8           ((1, 3), (1, 5), (1, 4), (1, 6))",
+            ],
+        ),
+        (
+            BadLayoutCase(cp_size=2, lengths=(2,)),
+            BadLayoutSeen(active=(False, False), rows=((0,), ()), required=()),
+            ["rank  CP active  required  shard", "0     False      -         (0,)", "1     False      -         ()"],
+        ),
+        (GOLDEN, ANSWER, SELECTED),
+        (
+            SelectPairCase(base=GOLDEN, more=GOLDEN),
+            SelectPairSeen(base=ANSWER, more=ANSWER),
+            [*SELECTED, "", *SELECTED],
+        ),
+        (
+            LADDER,
+            CaptureSeen(ranks=(GOOD, NO_BUCKET)),
+            [
+                "rank  bucket  captured rows  requests",
+                "0     9       8              (9,)",
+                "0     16      8              (16,)",
+                "0     128     32             (64, 64)",
+                "1     -       -              ValueError",
+                "ValueError: no bucket is left (bcg.py:5)",
+            ],
+        ),
+        (PassesCase(config=CONFIG, passes=(REPORTS,)), PassesSeen(passes=((DELAY, RAISED),)), [HEAD, *ROWS]),
+        (
+            AttemptsCase(attempts=(Attempt(admitted=20), Attempt(queue=1))),
+            AttemptsSeen(max_prefill_bs=(20, 20)),
+            [
+                "pass  admitted  queue  free slots  max_prefill_bs",
+                "1     20        0      0           20",
+                "2     0         1      0           20",
+            ],
+        ),
+    ],
+)
+def test_a_picture_shows_every_rank_or_pass_and_each_error_once(case, seen, lines):
+    assert picture(case, seen, Contract()).splitlines() == lines
+
+
+def test_a_pair_of_last_passes_shows_the_history_first():
+    case = LastPassCase(config=CONFIG, history=(REPORTS,), last=REPORTS, other_last=REPORTS)
+    seen = LastPassSeen(history=((DELAY, DELAY),), last=(DELAY, DELAY), other_last=(DELAY, DELAY))
+    starts = [line[:10].strip() for line in picture(case, seen, Contract()).splitlines()]
+    assert starts == ["pass", "1", "1", "last", "last", "other last", "other last"]
