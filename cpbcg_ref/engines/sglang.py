@@ -16,6 +16,7 @@ from cpbcg_ref.errors import TargetError
 
 NO_GRAPHS = "this release has no CUDA graphs for context-parallel prefill (layers/cp/bcg)"
 NO_SELECTOR = "this release has no PrefillCPBCGInput.{}: it picks a bucket by its number of tokens alone"
+NO_DATA = "replaying captured data needs a GPU, and the body of the model is a stub here"
 
 
 class SGLang:
@@ -46,7 +47,7 @@ class SGLang:
         return Contract(strategies=strategies, graph_strategies=graphs)
 
     def _unavailable(self) -> dict[str, str]:
-        reasons = sglang_delayer.unavailable(self.process.tree)
+        reasons = {"data": NO_DATA} | sglang_delayer.unavailable(self.process.tree)
         if self.capacity.input is None:
             self._never("PrefillCPBCGInput")
             return reasons | dict.fromkeys(("replay", "capacity", "selection"), NO_GRAPHS)
@@ -76,8 +77,3 @@ class SGLang:
 
     def start_attempts(self) -> Any:
         return sglang_delayer.start_attempts(self.process.tree)
-
-    @property
-    def tree(self) -> Any:
-        """The modules of this release, with the record of what ran."""
-        return self.process.tree

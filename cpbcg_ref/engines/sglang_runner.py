@@ -194,7 +194,8 @@ class Started:
         return bucket if bucket <= num_tokens * self.factor else None
 
     def load_batch(self, batch: Batch, cp_rank: int) -> Loaded:
-        """Live rows are the logical ones that the release noted for this rank when it sharded the batch."""
+        """Live rows are the logical ones that the release notes for this rank while it shards the batch: those that it
+        treats as real from then on. (0.5.22 notes the rows of the whole bucket for interleave.)"""
         forward, runner = self._batch(batch, cp_rank), self.runners[cp_rank]
         loaded = runner.load_batch(forward)
         static = loaded[0] if isinstance(loaded, tuple) else loaded
