@@ -15,7 +15,7 @@ from cpbcg_ref.engines.sglang_process import EXECUTOR, RUNNER, SRT, Bag, Process
 
 SELECTOR = "select_replay_bucket_for_batch"
 FACTOR = "_MAX_PREFILL_CUDA_GRAPH_PADDING_FACTOR"
-REQUEST_SLOTS = 4096
+REQUEST_SLOTS = 4096  # more than any batch here has requests
 
 
 class Attention(Bag):
@@ -71,13 +71,14 @@ def model_runner(process: Process, server: Server, attention: Attention) -> Any:
     import torch
 
     no, none = (lambda *args: False), (lambda *args: None)
+    slots = max(REQUEST_SLOTS, 1 + max(server.capture_num_tokens) // server.context_length)
     config: Any = Bag(is_multimodal=False, hidden_size=1, context_len=server.context_length, vocab_size=1)
     config.hf_config = Bag(model_type="", architectures=[])
     config.is_mla_breakable_cuda_graph_supported = False
     return Bag(
         model=Body(), model_config=config, server_args=process.args, attn_backend=attention, device="cpu", gpu_id=0,
         dtype=torch.float32, is_generation=True, is_draft_worker=False, lora_manager=None, graph_shared_output=None,
-        req_to_token_pool=Bag(size=REQUEST_SLOTS, req_to_token=torch.zeros(1, server.context_length)),
+        req_to_token_pool=Bag(size=slots, req_to_token=Bag(shape=(slots, server.context_length))),
         spec_algorithm=Bag(is_eagle=no, is_eagle3=no, is_dflash_family=no, is_none=lambda: True),
         attention_layers=[], mha_companion_layers=[], moe_layers=[], moe_fusions=[],
         pp_group=Bag(is_first_rank=True, is_last_rank=True), tp_group=process.parallel.tp_group,
