@@ -71,7 +71,7 @@ def model_runner(process: Process, server: Server, attention: Attention) -> Any:
     import torch
 
     no, none = (lambda *args: False), (lambda *args: None)
-    slots = max(REQUEST_SLOTS, 1 + max(server.capture_num_tokens) // server.context_length)
+    slots = max(REQUEST_SLOTS, 1 + max(server.capture_num_tokens, default=0) // server.context_length)
     config: Any = Bag(is_multimodal=False, hidden_size=1, context_len=server.context_length, vocab_size=1)
     config.hf_config = Bag(model_type="", architectures=[])
     config.is_mla_breakable_cuda_graph_supported = False
