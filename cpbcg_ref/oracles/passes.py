@@ -86,7 +86,7 @@ def any_below(reports: Pass, config: DelayerConfig) -> bool:
 def ran_out(started: float | None, now: float, limit: float) -> bool:
     """Elapsed >= limit, all in ms, where engines that count in ms and in seconds both say so.
 
-    1000.1 - 500.1 is 500 or a little less, depending on the unit: no engine is judged by that.
+    1250.1 - 750.1 is 500 or a little less, depending on the unit: no engine is judged by that.
     """
     if started is None:
         return False
