@@ -174,11 +174,11 @@ def slot_condition(table: Sequence[RankReport], config: DelayerConfig) -> bool:
 def queue_condition(table: Sequence[RankReport], config: DelayerConfig) -> bool:
     """Is the queue still short of its target, with time left on every rank's timer?"""
     running = max(row.running_batch for row in table)
-    if config.queue_min_ratio is None or running == 0:
+    if config.queue_min_ratio is None:
         return False
     capacity = config.prefill_max_requests or max(row.max_prefill_bs for row in table)
     target = min(int(running * config.queue_min_ratio), capacity)
     if config.policy == "hardened":
         target = min(target, config.running_limit - running)
     waiting = max(row.waiting_queue_len for row in table)
-    return waiting < target and not any(row.timer_expired for row in table)  # so a target of 0 holds nothing
+    return waiting < target and not any(row.timer_expired for row in table)  # a target of 0 holds nothing

@@ -1,6 +1,7 @@
 """Input that breaks a rule is refused with the value and the rule; nothing is repaired."""
 
 import math
+from dataclasses import FrozenInstanceError
 
 import pytest
 
@@ -250,6 +251,27 @@ def test_a_rank_refuses_to_report_what_cannot_be(bad, policy):
 def test_an_attempt_counts_whole_requests(bad):
     with refused(f"^{next(iter(bad))} is"):
         RecentAttempts().after(**bad)
+
+
+CONFIG = DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests=8)
+FROZEN = [
+    cpbcg_ref.Zigzag(cp_size=4),
+    cpbcg_ref.Interleave(cp_size=4),
+    TABLE,
+    cpbcg_ref.load_batch([16], num_tokens=16, table=TABLE),
+    CONFIG,
+    cpbcg_ref.DelayerState(),
+    cpbcg_ref.make_report(cpbcg_ref.DelayerState(), CONFIG, now_ms=0.0, prefillable=True, token_usage=1.0),
+    cpbcg_ref.Decision(allow=True, reason="", state=cpbcg_ref.DelayerState()),
+    RecentAttempts(),
+]
+
+
+@pytest.mark.parametrize("value", FROZEN, ids=lambda value: type(value).__name__)
+def test_a_value_that_was_checked_cannot_be_changed(value):
+    name = next(iter(vars(value)))
+    with pytest.raises(FrozenInstanceError):
+        setattr(value, name, getattr(value, name))
 
 
 def test_one_base_class_catches_everything_and_bad_input_is_a_value_error():

@@ -33,6 +33,7 @@ def ranks(**settings):
 
 FULL = {"running_batch": 8, "max_prefill_bs": 2}  # the slot condition
 SHORT = {"running_batch": 4, "max_prefill_bs": 2, "waiting_queue_len": 1}  # the queue condition at ratio 0.5
+NOBODY_WAITS = SHORT | {"waiting_queue_len": 0}
 IDLE = {"prefillable": False}
 LOW = {"token_usage": 0.79}
 POLICIES = ["seed", "hardened"]
@@ -134,10 +135,10 @@ def test_a_target_is_the_truncated_float_product():
 @pytest.mark.parametrize(
     ("settings", "row"),
     [
-        ({}, SHORT),
-        ({"queue_min_ratio": 0.5}, SHORT | {"running_batch": 0}),
-        ({"queue_min_ratio": 0.24}, SHORT),
-        ({"queue_min_ratio": 0.5}, SHORT | {"max_prefill_bs": 0}),
+        ({}, NOBODY_WAITS),
+        ({"queue_min_ratio": 0.5}, NOBODY_WAITS | {"running_batch": 0}),
+        ({"queue_min_ratio": 0.24}, NOBODY_WAITS),
+        ({"queue_min_ratio": 0.5}, NOBODY_WAITS | {"max_prefill_bs": 0}),
     ],
 )
 def test_without_a_ratio_a_running_request_or_a_target_the_queue_holds_nothing(settings, row):
@@ -281,3 +282,9 @@ def test_the_size_is_the_largest_of_the_last_16_attempts_that_were_not_empty(att
     for attempt in attempts:
         window = window.after(**attempt)
     assert window.max_prefill_bs == size
+
+
+@pytest.mark.parametrize("sizes", [(1,) * 17, (3, 0)])
+def test_a_window_holds_at_most_16_attempts_and_no_empty_one(sizes):
+    with pytest.raises(AssertionError):
+        RecentAttempts(sizes=sizes)

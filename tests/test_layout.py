@@ -141,3 +141,7 @@ def test_block_sizes_give_the_remainder_to_the_first_blocks():
 
 def test_a_prefix_hit_leaves_the_tokens_that_are_not_cached():
     assert extend_lengths([1005, 12], prefixes=[1000, 0]) == (5, 12)
+
+
+def test_a_block_without_tokens_has_no_segment():
+    assert kv_segments([3, 1], cp_size=2) == (((1, 1), (1, 1)), ((1, 2), (1, 3)))

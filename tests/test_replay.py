@@ -114,6 +114,13 @@ def test_interleave_replays_too():
     assert load_batch([3, 9], num_tokens=12, table=table) == Replay(bucket=12, captured_rows=4, live_rows=(3,) * 4)
 
 
+def test_a_server_selects_by_its_own_padding_rule_and_alignment():
+    server = {"cp_size": 4, "context_length": 64}
+    batches = [([10], CaptureTable(ladder=(30,), max_padding_factor=3, **server), 30)]
+    batches += [([17], CaptureTable(ladder=(20,), alignment=5, **server), 20)]
+    assert [batch(lengths, table) for lengths, table, _ in batches] == [(bucket, True) for *_, bucket in batches]
+
+
 def test_tokens_that_are_not_the_sum_of_the_lengths_are_refused():
     with pytest.raises(InvalidInput, match="num_tokens is 17: the lengths sum to 16"):
         can_run_graph([16], num_tokens=17, table=TABLE)
