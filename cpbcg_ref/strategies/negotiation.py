@@ -88,8 +88,9 @@ def passes_cases(*, skewed: bool = False, config: DelayerConfig | None = None) -
         scripts: tuple[Script, ...] = (spent, timer_runs_out) if skewed else (list, spent, timer_runs_out)
         script = pick(data[8], scripts)
         drawn = config or config_of(data, waits=script is timer_runs_out)
-        parts = [part for part in segments(drawn, data, skewed) if part.times]
-        return PassesCase(config=drawn, passes=written(drawn, script(parts or [segment(drawn, bytes(99))])))
+        parts = segments(drawn, data, skewed)
+        parts = [part for part in parts if part.times] or [replace(parts[0], times=1)]
+        return PassesCase(config=drawn, passes=written(drawn, script(parts)))
 
     return st.binary(min_size=CASE_BYTES, max_size=CASE_BYTES).map(case)
 
