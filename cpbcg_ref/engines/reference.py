@@ -13,7 +13,7 @@ CORE = ("checks", "errors", "layout", "capture", "replay", "delayer", "attempts"
 
 
 class Reference:
-    """`policy` "seed" is the specified delayer, "hardened" one without its known weaknesses."""
+    """`group` is `cp_size` and `strategy`. `policy` "seed" is the specified delayer, "hardened" one without its known weaknesses."""
 
     name = "reference"
     version = version("cpbcg")
@@ -24,39 +24,30 @@ class Reference:
     unavailable = {"data": "replayed data is checked by gpu_conformance, not built yet"}  # noqa: RUF012
     policy = "seed"
 
-    def is_cp_active(self, batch: cases.Batch, *, cp_size: int, strategy: str, cp_rank: int) -> bool:
-        return cpbcg_ref.is_cp_active(known(batch), cp_size=cp_size, strategy=strategy)
+    def is_cp_active(self, batch: cases.Batch, *, cp_rank: int, **group: Any) -> bool:
+        return cpbcg_ref.is_cp_active(known(batch), **group)
 
-    def logical_rows(self, batch: cases.Batch, *, cp_size: int, strategy: str) -> list[int]:
-        return list(cpbcg_ref.per_rank_logical_tokens(batch.lengths, cp_size=cp_size, strategy=strategy))
+    def logical_rows(self, batch: cases.Batch, **group: Any) -> list[int]:
+        return list(cpbcg_ref.per_rank_logical_tokens(batch.lengths, **group))
 
     def shard(
-        self, batch: cases.Batch, payload: list[int], *, cp_size: int, strategy: str, captured_rows: int | None = None
+        self, batch: cases.Batch, payload: list[int], *, captured_rows: int | None = None, **group: Any
     ) -> list[list[int]]:
-        how: dict[str, Any] = {"cp_size": cp_size, "strategy": strategy, "rows": captured_rows}
-        return list(map(list, cpbcg_ref.shard(payload, batch.lengths, pad=self.contract.padding_value, **how)))
+        local = cpbcg_ref.shard(payload, batch.lengths, pad=self.contract.padding_value, rows=captured_rows, **group)
+        return list(map(list, local))
 
     shard_positions = shard
 
     def gather(
-        self,
-        batch: cases.Batch,
-        rows: list[list[int]],
-        *,
-        cp_size: int,
-        strategy: str,
-        captured_rows: int | None = None,
+        self, batch: cases.Batch, rows: list[list[int]], *, captured_rows: int | None = None, **group: Any
     ) -> list[list[int]]:
-        return [list(cpbcg_ref.gather(rows, batch.lengths, cp_size=cp_size, strategy=strategy))] * cp_size
+        return [list(cpbcg_ref.gather(rows, batch.lengths, **group))] * len(rows)
 
-    def kv_segments(self, batch: cases.Batch, *, cp_size: int, strategy: str) -> list[list[tuple[int, int]]]:
-        how: dict[str, Any] = {"cp_size": cp_size, "strategy": strategy, "prefixes": batch.prefixes}
-        return list(map(list, cpbcg_ref.kv_segments(batch.lengths, **how)))
+    def kv_segments(self, batch: cases.Batch, **group: Any) -> list[list[tuple[int, int]]]:
+        return list(map(list, cpbcg_ref.kv_segments(batch.lengths, prefixes=batch.prefixes, **group)))
 
-    def required_local_tokens(
-        self, lengths: list[int] | None, *, cp_size: int, strategy: str, cp_rank: int
-    ) -> int | None:
-        return cpbcg_ref.required_local_tokens(lengths, cp_size=cp_size, strategy=strategy)
+    def required_local_tokens(self, lengths: list[int] | None, *, cp_rank: int, **group: Any) -> int | None:
+        return cpbcg_ref.required_local_tokens(lengths, **group)
 
     def select_replay_bucket(self, **question: Any) -> int | None:
         return cpbcg_ref.select_replay_bucket(**question)
@@ -103,7 +94,7 @@ class ReferenceServer:
         )
 
     def is_cp_active(self, batch: cases.Batch, cp_rank: int) -> bool:
-        return cpbcg_ref.is_cp_active(known(batch), cp_size=self.table.cp_size, strategy=self.table.strategy)
+        return cpbcg_ref.is_cp_active(known(batch), **self.table.group)
 
     def can_run_graph(self, batch: cases.Batch, cp_rank: int) -> bool:
         return cpbcg_ref.can_run_graph(known(batch), num_tokens=batch.num_tokens, table=self.table)
