@@ -13,7 +13,7 @@ CORE = ("checks", "errors", "layout", "capture", "replay", "delayer", "attempts"
 
 
 class Reference:
-    """`group` is `cp_size` and `strategy`. `policy` "seed" is the specified delayer, "hardened" one without its known weaknesses."""
+    """`group` is cp_size and strategy; `policy` is the delayer's: "seed" as specified, or "hardened"."""
 
     name = "reference"
     version = version("cpbcg")
@@ -63,13 +63,10 @@ class Reference:
 
     def votes(self, mid_chunk: tuple[bool, ...], waiting: tuple[int, ...]) -> list[bool]:
         config = cpbcg_ref.DelayerConfig(dp_size=1, max_delay_passes=1, max_running_requests=1, policy=self.policy)
-        fresh: dict[str, Any] = {"now_ms": 0.0, "token_usage": 1.0}
-        return [
-            cpbcg_ref.make_report(
-                cpbcg_ref.DelayerState(), config, prefillable=new > 0, chunk_in_progress=chunk, **fresh
-            ).prefillable
-            for chunk, new in zip(mid_chunk, waiting, strict=True)
-        ]
+        fresh: dict[str, Any] = {"state": cpbcg_ref.DelayerState(), "config": config, "now_ms": 0.0, "token_usage": 1.0}
+        ranks = zip(mid_chunk, waiting, strict=True)
+        rows = [cpbcg_ref.make_report(prefillable=new > 0, chunk_in_progress=chunk, **fresh) for chunk, new in ranks]
+        return [row.prefillable for row in rows]
 
 
 class Hardened(Reference):
