@@ -42,8 +42,7 @@ class PartRun:
 
     @property
     def part(self) -> Part:
-        name, index = self.key.split("#")
-        return REGISTRY[name].parts[int(index)]
+        return part_of(self.key)
 
     @property
     def unmet(self) -> list[str]:
@@ -66,6 +65,11 @@ class PartRun:
         if sentence:
             self.sentence, self.case, self.seen = sentence, case, seen
         self.seconds += time.perf_counter() - began
+
+
+def part_of(key: str) -> Part:
+    name, index = key.split("#")
+    return REGISTRY[name].parts[int(index)]
 
 
 class Violated(Exception):

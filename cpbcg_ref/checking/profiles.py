@@ -17,7 +17,7 @@ CI_EXAMPLES = {
     "passes": 250,
     "skewed-passes": 200,
     "last-pass": 250,
-    "attempts": 150,
+    "attempts": 60,
     "votes": 50,
     "data": 50,
 }

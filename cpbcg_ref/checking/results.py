@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Worst first: what a row of several parts shows.
-OUTCOMES = ("error", "fail", "unwitnessed", "pass", "skip")
+OUTCOMES = ("fail", "error", "unwitnessed", "pass", "skip")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from cpbcg_ref.asking import FAMILIES
 from cpbcg_ref.cases import Deployment
-from cpbcg_ref.checking.family import FamilyRun, PartRun
+from cpbcg_ref.checking.family import FamilyRun, PartRun, part_of
 from cpbcg_ref.checking.profiles import Profile
 from cpbcg_ref.checking.results import OUTCOMES, Counterexample, Result
 from cpbcg_ref.engines.contract import missing
@@ -45,10 +45,9 @@ class Checker:
     def sweep(self, family: str, ids: Iterable[str] | None = None) -> None:
         """Judge every part of this family (or those of `ids`) unless that was done."""
         keys = [key for key in parts_of(family, ids) if key not in self.parts | self.skipped]
-        reason = missing(self.engine, FAMILIES[family].capability)
-        if reason:
-            self.skipped |= dict.fromkeys(keys, reason)
-        elif keys:
+        reasons = {key: self.why_not(family, key) for key in keys}
+        self.skipped |= {key: reason for key, reason in reasons.items() if reason}
+        if keys := [key for key in keys if not reasons[key]]:
             strategy = cases_for(family, self.engine.contract, deployment=self.deployment)
             run = FamilyRun(
                 engine=self.engine,
@@ -60,6 +59,11 @@ class Checker:
                 executed=self.executed,
             )
             self.parts |= {part.key: part for part in run.run(keys)}
+
+    def why_not(self, family: str, key: str) -> str | None:
+        """Why the engine cannot be asked about this part, or None."""
+        needed = (FAMILIES[family].capability, *part_of(key).needs)
+        return next(filter(None, (missing(self.engine, capability) for capability in needed)), None)
 
     def result(self, invariant_id: str) -> Result:
         keys = [key_of(invariant_id, index) for index in range(len(REGISTRY[invariant_id].parts))]

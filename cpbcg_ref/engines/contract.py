@@ -68,6 +68,7 @@ class Contract:
     supports. blocks: "balanced" (remainder to the early blocks) or "ceil" (chunks of ceil(L / 2n)). divides: every
     length must be a multiple of divides * cp_size (0: any length). min_length: shortest request that zigzag can shard,
     in units of cp_size. alignment: rows are padded to a multiple of alignment[strategy] * cp_size when cp_size > 1.
+    ladder: captured buckets are the asked ones rounded up to a multiple of ladder * cp_size (0: as asked).
     min_replay_bucket: does it offer the opt-in floor. padding_value: what `shard` puts in padding rows of the payload.
     padding: where padding stands ("end" of each rank's rows).
     """
@@ -79,6 +80,7 @@ class Contract:
     divides: int = 0
     min_length: int = 2
     alignment: Mapping[str, int] = field(default_factory=lambda: {"zigzag": 2, "interleave": 1})
+    ladder: int = 0
     min_replay_bucket: bool = False
     padding_value: int = 0
     padding: str = "end"
@@ -91,7 +93,7 @@ class Contract:
 
 def missing(engine: object, capability: str) -> str | None:
     """Why the engine cannot be asked about a capability, or None if it can."""
-    reason = getattr(engine, "unavailable", {}).get(capability)
+    reason: str | None = getattr(engine, "unavailable", {}).get(capability)
     if reason:
         return reason
     lacking = [name for name in METHODS[capability] if not callable(getattr(engine, name, None))]

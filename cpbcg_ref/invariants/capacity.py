@@ -15,8 +15,8 @@ from cpbcg_ref.oracles.tokens import live_rows
 def required(case: LayoutCase, seen: Any, contract: Contract) -> str | None:
     """Required rows >= rows really produced by sharding on every rank, and equal to the padded maximum.
 
-    Against the rows that this engine's own sharding made; an engine without capacity is not judged. None says that
-    the batch runs eager, which is right for a strategy without graphs.
+    Against the rows that this engine's own sharding made. None says that the batch runs eager, which is right for a
+    strategy without graphs.
     """
     most = max(len(live(rows)) for rows in seen.rows)
     expected = padded(most, case.cp_size, case.strategy, contract)
@@ -47,10 +47,6 @@ def no_overflow(turn: Turn) -> str | None:
     return f"{need}, {fed} were fed to the graph" if fed is not None and fed < owned else None
 
 
-def asked(case: LayoutCase, seen: LayoutSeen) -> bool:
-    return seen.required is not None
-
-
 def pile_up(case: LayoutCase, seen: LayoutSeen) -> bool:
     """Remainders of several requests: more rows than one request with as many tokens."""
     one = live_rows((case.batch.num_tokens,), case.cp_size, case.strategy)
@@ -66,7 +62,7 @@ def overflows_by_tokens(turn: Turn) -> bool:
 INVARIANTS = [
     invariant(
         "capacity.required",
-        part("layout", required, was_asked=asked, remainders_pile_up=pile_up),
+        part("layout", required, needs=("capacity",), remainders_pile_up=pile_up),
         sources="sglang#33906 sglang#26911",
     ),
     invariant(

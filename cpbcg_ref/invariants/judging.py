@@ -15,8 +15,9 @@ LIMIT = 99  # columns
 PLAIN = Contract(graph_strategies=("zigzag", "interleave"), min_replay_bucket=True)  # what witnesses assume
 
 
-def part(family: str, check: Check, **witnesses: Witness) -> Part:
-    return Part(family=family, check=check, witnesses={name.replace("_", " "): met for name, met in witnesses.items()})
+def part(family: str, check: Check, *, needs: tuple[str, ...] = (), **witnesses: Witness) -> Part:
+    named = {name.replace("_", " "): met for name, met in witnesses.items()}
+    return Part(family=family, check=check, needs=needs, witnesses=named)
 
 
 def invariant(id: str, *parts: Part, sources: str = "", level: str = MUST) -> Invariant:

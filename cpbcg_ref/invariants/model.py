@@ -16,12 +16,13 @@ class Part:
     """One way to put an invariant to an engine.
 
     family: which cases are asked, a key of `cpbcg_ref.asking.FAMILIES`. check(case, seen, contract) gives one sentence
-    that carries the numbers of the violation, or None. witnesses: named interesting cases that must have been
+    that carries the numbers of the violation, or None. needs: capabilities beyond the family's. witnesses: named interesting cases that must have been
     generated, as witness(case, seen) -> bool; a part whose witnesses never came up is `unwitnessed`.
     """
 
     family: str
     check: Check
+    needs: tuple[str, ...] = ()
     witnesses: Mapping[str, Witness] = field(default_factory=dict)
 
 
