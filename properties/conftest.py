@@ -107,7 +107,12 @@ def explore(engine, checker):
         if reason:
             pytest.skip(reason)
         bound = hypothesis.seed(checker.seed)(type(machine.__name__, (machine,), {"engine": engine}))
-        examples = max(10, round(25 * checker.profile.scale))
-        run_state_machine_as_test(bound, settings=hypothesis.settings(max_examples=examples, stateful_step_count=steps))
+        limits = hypothesis.settings(
+            max_examples=max(20, round(50 * checker.profile.scale)),
+            stateful_step_count=steps,
+            phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+            report_multiple_bugs=False,
+        )
+        run_state_machine_as_test(bound, settings=limits)
 
     return run

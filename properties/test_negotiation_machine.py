@@ -11,12 +11,12 @@ from cpbcg_ref.cases import DelayerConfig, RankReport
 LIMIT_MS = 100.0
 configs = st.builds(
     DelayerConfig,
-    dp_size=st.integers(1, 4),
-    max_delay_passes=st.integers(0, 5),
-    max_running_requests=st.sampled_from([8, 16, 64]),
+    dp_size=st.sampled_from([2, 1, 3, 4]),
+    max_delay_passes=st.sampled_from([3, 0, 1, 2, 5, 20]),
+    max_running_requests=st.sampled_from([64, 16, 8]),
     max_delay_ms=st.just(LIMIT_MS),
     queue_min_ratio=st.sampled_from([0.5, None, 0.02, 1.0]),
-    prefill_max_requests=st.sampled_from([None, 4, 1, 128]),
+    prefill_max_requests=st.sampled_from([4, None, 1, 128]),
     token_usage_low_watermark=st.sampled_from([None, 0.5]),
 )
 reports = st.builds(
@@ -27,8 +27,9 @@ reports = st.builds(
     max_prefill_bs=st.sampled_from([1, 0, 4, 12]),
     waiting_queue_len=st.sampled_from([1, 0, 3, 4, 100]),
 )
-clocks = st.sampled_from([0.0, 0.1, -0.1, 50.0])
-elapsed = st.sampled_from([1.0, 0.0, 99.9, LIMIT_MS / 2, LIMIT_MS])
+QUEUE_IS_SHORT = [RankReport(prefillable=True, running_batch=8, max_prefill_bs=4, waiting_queue_len=1)] * 4
+apart_ms = st.lists(st.sampled_from([0.0, 0.1, 0.2, 50.0]), min_size=4, max_size=4)  # what each clock is ahead
+elapsed_ms = st.sampled_from([0.0, LIMIT_MS, LIMIT_MS - 0.1, LIMIT_MS / 2])
 
 
 def slots_are_short(config, ranks):
@@ -43,30 +44,35 @@ def queue_is_short(config, ranks):
 
 
 class NegotiationMachine(RuleBasedStateMachine):
-    @initialize(config=configs, skew=st.lists(clocks, min_size=4, max_size=4))
-    def start(self, config, skew):
-        self.config, self.skew = config, skew
+    @initialize(config=configs)
+    def start(self, config):
+        self.config = config
         self.group = self.engine.start_delayers(config)
-        self.now_ms, self.free_pass_used = 0.0, False
+        self.now_ms, self.clocks_ms, self.free_pass_used = 1000.0, [0.0] * 4, False
         self.held = [0] * config.dp_size  # passes in a row in which the rank was prefillable and not allowed
-        self.seen = (RankReport(prefillable=True),) * 4
+        self.seen = QUEUE_IS_SHORT
 
-    @rule(ranks=st.lists(reports, min_size=4, max_size=4), elapsed_ms=elapsed)
-    def one_pass(self, ranks, elapsed_ms):
-        self.seen = tuple(ranks)
-        self.step(elapsed_ms)
+    @rule(ranks=st.lists(reports, min_size=4, max_size=4), elapsed_ms=elapsed_ms, apart_ms=apart_ms)
+    def one_pass(self, ranks, elapsed_ms, apart_ms):
+        self.seen = ranks
+        self.step(elapsed_ms, apart_ms)
 
-    @rule(times=st.integers(1, 12), elapsed_ms=elapsed)
-    def the_same_again(self, times, elapsed_ms):
-        for _ in range(times):
-            self.step(elapsed_ms)
+    @rule(times=st.integers(1, 12), elapsed_ms=elapsed_ms, apart_ms=apart_ms)
+    def the_same_again(self, times, elapsed_ms, apart_ms):
+        for turn in range(times):
+            self.step(elapsed_ms, apart_ms[turn % 4 :] + apart_ms[: turn % 4])
 
-    def step(self, elapsed_ms):
+    @rule(apart_ms=apart_ms)
+    def the_time_limit_passes_while_the_queue_is_short(self, apart_ms):
+        self.seen = QUEUE_IS_SHORT
+        for elapsed_ms, ahead_ms in ((0.0, [0.0] * 4), (0.0, [0.0] * 4), (LIMIT_MS - 0.1, apart_ms)):
+            self.step(elapsed_ms, ahead_ms)
+
+    def step(self, elapsed_ms, apart_ms):
         self.now_ms += elapsed_ms
-        ranks = [
-            replace(rank, now_ms=1000.0 + self.now_ms + skew)
-            for rank, skew in zip(self.seen[: self.config.dp_size], self.skew, strict=False)
-        ]
+        self.clocks_ms = [max(was, self.now_ms + by) for was, by in zip(self.clocks_ms, apart_ms, strict=True)]
+        pairs = zip(self.seen[: self.config.dp_size], self.clocks_ms, strict=False)
+        ranks = [replace(rank, now_ms=clock_ms) for rank, clock_ms in pairs]
         verdicts = self.group.step(tuple(ranks))
         assert all(isinstance(verdict, Verdict) for verdict in verdicts), verdicts
         assert len(set(verdicts)) == 1, f"ranks disagree at {self.now_ms} ms: {ranks} gave {verdicts}"
