@@ -104,6 +104,21 @@ WRONG = [
         {"segments": ((*RIGHT.segments[0], (1, 9)), RIGHT.segments[1])},
         "rank 0 row 5 is padding but sees 9 keys",
     ),
+    (
+        "layout.causal",
+        {"rows": ((0, 99, 5, 4, 8, PAD, PAD, PAD), RIGHT.rows[1])},
+        "rank 0 row 1 holds no token of the batch",
+    ),
+    (
+        "layout.causal",
+        {"rows": ((PAD, 1, 5, 4, 8, PAD, PAD, PAD), RIGHT.rows[1])},
+        "rank 0 row 0 is padding but sees 1 keys",
+    ),
+    (
+        "layout.causal",
+        {"segments": (RIGHT.segments[0], (*RIGHT.segments[1], (5, 9)))},
+        "rank 1 attends with 9 rows, its shard has 8",
+    ),
     ("layout.nonempty", {"rows": (tuple(range(9)), (PAD,) * 9)}, "CP is active, rank 1 owns no row"),
     (
         "layout.balance",
@@ -160,11 +175,9 @@ def test_no_required_rows_are_right_only_where_there_are_no_graphs(contract, hol
     assert (sentence is None) == holds
 
 
-def test_an_engine_without_capacity_is_not_judged_and_not_witnessed():
-    unasked = replace(RIGHT, required=None)
-    part = REGISTRY["capacity.required"].parts[0]
-    assert verdict("capacity.required", ZIGZAG, unasked) is None
-    assert not part.witnesses["was asked"](ZIGZAG, unasked)
+def test_required_rows_are_asked_only_of_engines_with_capacity():
+    parts = (REGISTRY["capacity.required"].parts[0], REGISTRY["layout.bad-input"].parts[1])
+    assert [part.needs for part in parts] == [("capacity",)] * 2
 
 
 REFUSED = Raised("ValueError", "too short", "zigzag.py:3")

@@ -205,6 +205,38 @@ def test_without_cp_the_token_rule_decides_alone(tokens, floor, seen, sentence):
     assert found == sentence
 
 
+def test_without_cp_nothing_is_said_about_unknown_lengths_or_about_rows():
+    unknown = batch(7, known=False)
+    assert verdict("select.without-cp", unknown, REPLAYS, ALONE, ALONE_CAPTURED) is None
+    smaller = replace(REPLAYS, bucket=(16,))
+    assert verdict("select.minimal", batch(4), smaller, ALONE, ALONE_CAPTURED, part=1) is None
+    assert verdict("capacity.no-overflow", batch(16), REPLAYS, ALONE, ALONE_CAPTURED) is None
+    assert verdict("replay.safe-fallback", batch(16), REPLAYS, ALONE, ALONE_CAPTURED) is None
+
+
+@pytest.mark.parametrize(("one", "due"), [(FULL, True), (SHORT, False), (UNKNOWN, False)])
+def test_admission_that_raises_where_eager_was_due_belongs_to_safe_fallback(one, due):
+    everywhere = replace(EAGER, admitted=(CRASH,) * 4)
+    assert bool(verdict("replay.admitted-implies-runs", one, everywhere)) == due
+    assert bool(verdict("replay.safe-fallback", one, everywhere)) == (not due)
+    alone = replace(RUNS_EAGER, admitted=(CRASH,))
+    assert verdict("replay.admitted-implies-runs", one, alone, ALONE, ALONE_CAPTURED)
+
+
+@pytest.mark.parametrize("one", [SHORT, UNKNOWN])
+def test_rows_of_a_batch_that_must_run_eager_are_not_counted(one):
+    assert verdict("capacity.no-overflow", one, replace(CRASHED, loaded=(FED,) * 4)) is None
+
+
+def test_a_batch_that_is_not_admitted_cannot_overflow():
+    assert verdict("capacity.no-overflow", FULL, replace(CRASHED, admitted=(False,) * 4)) is None
+
+
+def test_exactly_as_many_rows_as_captured_are_no_overflow():
+    full = replace(RIGHT, bucket=(2048,) * 4, loaded=(Loaded(bucket=2048, captured_rows=512, live_rows=512),) * 4)
+    assert verdict("capacity.no-overflow", batch(2048), full) is None
+
+
 def rank_table(requests, rows):
     return Captured(
         requests=tuple(requests.items()), bucket_local_tokens=tuple(rows.items()), capture_num_tokens=tuple(requests)
@@ -216,6 +248,8 @@ GOOD = rank_table({9: (9,), 16: (16,), 128: (64, 64)}, {9: 8, 16: 8, 128: 32})
 IMPOSSIBLE = CaptureCase(server=Server(cp_size=4, capture_num_tokens=(9,), context_length=8))
 DROPPED = rank_table({16: (16,), 128: (64, 64)}, {16: 8, 128: 32})
 NO_BUCKET = Raised("ValueError", "no bucket is left", "bcg.py:5")
+SHORTEST = CaptureCase(server=Server(cp_size=4, capture_num_tokens=(7, 8, 9), context_length=64))
+ONE_RANK = CaptureCase(server=Server(cp_size=1, capture_num_tokens=(1, 2), context_length=64))
 SETUP = "(ladder 9,16,128, context 64, cp 4)"
 
 
@@ -240,6 +274,28 @@ SETUP = "(ladder 9,16,128, context 64, cp 4)"
             (rank_table({9: (9,), 16: (16,), 128: (128,)}, {9: 8, 16: 8, 128: 32}),) * 4,
             f"rank 0 captured bucket 128 as 128: over the context of 64 {SETUP}",
         ),
+        (
+            LADDER,
+            (rank_table({9: (9,), 16: (16,), 128: (63, 65)}, {9: 8, 16: 8, 128: 33}),) * 4,
+            f"rank 0 captured bucket 128 as 63,65: over the context of 64 {SETUP}",
+        ),
+        (
+            SHORTEST,
+            (rank_table({9: (9,)}, {9: 8}),) * 4,
+            "rank 0 dropped bucket 8, which has a legal split (ladder 7,8,9, context 64, cp 4)",
+        ),
+        (SHORTEST, (rank_table({8: (8,), 9: (9,)}, {8: 8, 9: 8}),) * 4, None),
+        (
+            SHORTEST,
+            (rank_table({7: (7,), 8: (8,), 9: (9,)}, {7: 8, 8: 8, 9: 8}),) * 4,
+            "rank 0 captured bucket 7 as 7: cannot be sharded (ladder 7,8,9, context 64, cp 4)",
+        ),
+        (
+            ONE_RANK,
+            (NO_BUCKET,),
+            "rank 0 raised ValueError: no bucket is left, though bucket 1 can be captured",
+        ),
+        (ONE_RANK, (rank_table({2: (2,)}, {}),), None),
         (
             LADDER,
             (rank_table({9: (9,), 16: (13, 3), 128: (64, 64)}, {9: 8, 16: 8, 128: 32}),) * 4,

@@ -48,6 +48,7 @@ def verdict(id, case, answer, contract=PLAIN, **seen):
         (OVER, None, PLAIN),
         (TINY, 16, WITH_FLOOR),
         (TINY, None, PLAIN),
+        (replace(GOLDEN, required_local_tokens=512), 2048, PLAIN),
     ],
 )
 def test_the_golden_choices_are_accepted(id, case, answer, contract):

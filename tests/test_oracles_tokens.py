@@ -40,6 +40,7 @@ def test_every_token_has_one_owner_in_the_oracle_too(strategy, blocks):
 
 def test_ceil_chunks_may_leave_late_blocks_empty():
     assert block_sizes(10, cp_size=4, blocks="ceil") == [2, 2, 2, 2, 2, 0, 0, 0]
+    assert block_sizes(8, cp_size=4, blocks="ceil") == [1] * 8
 
 
 def test_the_last_rows_of_both_blocks_see_the_golden_keys():
@@ -60,10 +61,21 @@ def test_the_last_rows_of_both_blocks_see_the_golden_keys():
         ((1, 3), "interleave", True),
         ((3,), "interleave", False),
         ((-1, 9), "interleave", False),
+        ((0, 4), "interleave", True),
     ],
 )
 def test_cp_is_active_when_every_rank_gets_a_shard(lengths, strategy, active):
     assert shardable(lengths, cp_size=4, strategy=strategy) == active
+
+
+def test_two_ranks_are_a_group_and_one_is_not():
+    assert [shardable((8,), cp_size=cp_size, strategy="zigzag") for cp_size in (1, 2)] == [False, True]
+
+
+def test_lengths_are_shardable_by_the_declared_divisor_and_minimum():
+    declared = [shardable((12, 6), cp_size=3, strategy="zigzag", **how) for how in ({"divides": 2}, {"divides": 4})]
+    assert declared == [True, False]
+    assert shardable((3,), cp_size=3, strategy="zigzag", min_length=1)
 
 
 def sums(count, sizes):

@@ -229,7 +229,7 @@ INVARIANTS = [
     invariant(
         "layout.bad-input",
         part("bad-layout", sharder_refuses, a_length_below_cp=too_short),
-        part("bad-layout", leaf_refuses, a_negative_length=negative),
+        part("bad-layout", leaf_refuses, needs=("capacity",), a_negative_length=negative),
         sources="SkyRL#1407 verl#5981",
     ),
 ]
