@@ -312,6 +312,13 @@ def test_budget_is_not_used_up_by_empty_passes():
     assert sentence == "pass 11: rank 0 times out after 0 delays and 10 empty passes (bound 10)"
 
 
+@pytest.mark.parametrize("end", [held(3), says("wait_timeout", 2), says("wait_timeout", 0)])
+def test_budget_leaves_a_trace_without_empty_passes_to_the_other_bounds(end):
+    assert (
+        judge("delay.budget", [SLOTS] * 2, [held(1), end], max_delay_passes=2 if end.reason == "delay" else 3) is None
+    )
+
+
 def test_no_idle_hold_looks_at_what_every_rank_runs():
     assert judge("delay.no-idle-hold", [(row(waiting=1), row(0, running=1))], [held()]) is None
     assert judge("delay.no-idle-hold", [(row(waiting=1), NO)], [says("no_wait")]) is None
@@ -350,11 +357,10 @@ def test_a_rank_that_raises_has_no_verdict(name):
     )
 
 
+@pytest.mark.parametrize("answers", [(says("no_wait"), BOOM), (BOOM, says("no_wait"))])
 @pytest.mark.parametrize("name", ["delay.target-capacity", "delay.monotone"])
-def test_a_last_pass_that_raises_has_no_verdict(name):
-    assert (
-        judge_last(name, QUEUE, FREE, says("no_wait"), BOOM) == "pass 1: rank 0 raised ValueError: boom (engine.py:7)"
-    )
+def test_a_last_pass_that_raises_has_no_verdict(name, answers):
+    assert judge_last(name, QUEUE, FREE, *answers) == "pass 1: rank 0 raised ValueError: boom (engine.py:7)"
 
 
 # golden numbers, on the toy that the rest of this file trusts ---------------------------------------------------------

@@ -127,6 +127,12 @@ def test_free_slots_and_queues_stand_just_around_their_thresholds():
     assert all(queues[gap] > 50 for gap in (-1, 0, 1)), queues
 
 
+def test_a_rank_alone_in_its_gather_meets_the_conditions_as_often():
+    alone = [(case.config, p[0]) for case in EQUAL for p in case.passes if len(p) == 1 and p[0].prefillable]
+    held = [table.slot_condition((r,), config) or table.queue_short((r,), config) for config, r in alone]
+    assert sum(held) > 0.6 * len(held)
+
+
 @pytest.mark.parametrize("strategy", [passes_cases, last_pass_cases])
 def test_a_deployment_pins_the_configuration(strategy):
     assert {case.config for case in generated(strategy(config=DEPLOYED))} == {DEPLOYED}

@@ -64,9 +64,8 @@ def queue_target(reports: Pass, config: DelayerConfig, *, capacity: int | None =
 
 
 def queue_short(reports: Pass, config: DelayerConfig, *, capacity: int | None = None) -> bool:
-    """The queue condition without its timers."""
-    target = queue_target(reports, config, capacity=capacity)
-    return target > 0 and max_waiting(reports) < target
+    """The queue condition without its timers; a target of 0 is never waited for."""
+    return max_waiting(reports) < queue_target(reports, config, capacity=capacity)
 
 
 def widest_capacity(reports: Pass, config: DelayerConfig) -> int:

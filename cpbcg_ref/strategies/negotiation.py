@@ -139,7 +139,7 @@ def written(config: DelayerConfig, parts: list[Segment]) -> tuple[Pass, ...]:
     base, clocks = 0.0, (0.0,) * ranks_of(config)
     for part in parts:
         limits, edge = part.advance
-        if passes and limits:
+        if limits:
             base += limits * config.max_delay_ms
             clocks = tuple(round(base + by * EDGE_MS, 1) for by in part.skew or [edge] * len(clocks))
         passes += [at(clocks, reports) for reports in one_segment(config, part)] * part.times
