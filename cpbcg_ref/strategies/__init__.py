@@ -10,18 +10,23 @@ from hypothesis import strategies as st
 from cpbcg_ref.cases import Deployment, Server
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.strategies.batches import bad_layout_cases, batches, layout_cases, replay_cases
+from cpbcg_ref.strategies.negotiation import attempts_cases, last_pass_cases, passes_cases, votes_cases
 from cpbcg_ref.strategies.selection import capture_cases, select_cases, select_pair_cases, servers
 
 __all__ = [
+    "attempts_cases",
     "bad_layout_cases",
     "batches",
     "capture_cases",
     "cases_for",
+    "last_pass_cases",
     "layout_cases",
+    "passes_cases",
     "replay_cases",
     "select_cases",
     "select_pair_cases",
     "servers",
+    "votes_cases",
 ]
 
 
@@ -35,8 +40,6 @@ def cases_for(family: str, contract: Contract, *, deployment: Deployment | None 
     >>> cases_for("replay", Contract())
     replay_cases(contract=Contract())
     """
-    from cpbcg_ref.strategies.negotiation import attempts_cases, last_pass_cases, passes_cases
-
     pinned = deployment or Deployment()
     if family in ("layout", "bad-layout") and pinned.server and not shards(contract, pinned.server):
         return st.nothing()
@@ -51,6 +54,7 @@ def cases_for(family: str, contract: Contract, *, deployment: Deployment | None 
         "skewed-passes": passes_cases(skewed=True, config=pinned.delayer),
         "last-pass": last_pass_cases(config=pinned.delayer),
         "attempts": attempts_cases(),
+        "votes": votes_cases(),
         "data": replay_cases(contract, pinned.server),
     }
     return strategies[family]
