@@ -87,8 +87,9 @@ def sweep_all(checker: Checker, families: list[str], ids: Sequence[str], workers
         jobs = {pool.submit(_sweep, family, tuple(ids)): family for family in work}
         yield from progress(told, list(jobs))
         for job in jobs:
-            parts, executed = job.result()
+            parts, skipped, executed = job.result()
             checker.parts |= parts
+            checker.skipped |= skipped
             checker.executed |= executed
 
 
@@ -110,11 +111,12 @@ def _begin(told: Any, options: tuple[str, Profile, int, Deployment | None]) -> N
     )
 
 
-def _sweep(family: str, ids: tuple[str, ...]) -> tuple[dict[str, Any], set[str]]:
+def _sweep(family: str, ids: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, str], set[str]]:
+    """What this family added: judged parts, skipped parts, functions executed."""
     checker: Checker = _worker["checker"]
-    before = set(checker.parts)
+    checker.parts, checker.skipped = {}, {}
     checker.sweep(family, ids)
-    return {key: part for key, part in checker.parts.items() if key not in before}, checker.executed
+    return checker.parts, checker.skipped, checker.executed
 
 
 class Teller:
