@@ -106,13 +106,18 @@ WRONG = [
     ),
     (
         "layout.causal",
-        {"rows": ((0, 99, 5, 4, 8, PAD, PAD, PAD), RIGHT.rows[1])},
+        {"rows": ((0, 9, 5, 4, 8, PAD, PAD, PAD), RIGHT.rows[1])},
         "rank 0 row 1 holds no token of the batch",
     ),
     (
         "layout.causal",
         {"rows": ((PAD, 1, 5, 4, 8, PAD, PAD, PAD), RIGHT.rows[1])},
         "rank 0 row 0 is padding but sees 1 keys",
+    ),
+    (
+        "layout.causal",
+        {"segments": (((2, 2), (1, 4), (1, 5), (2, 8)), RIGHT.segments[1])},
+        "rank 0 row 5 is padding but sees 8 keys",
     ),
     (
         "layout.causal",
@@ -151,6 +156,11 @@ NEEDS = {
 def test_an_exception_where_an_answer_is_due_is_a_violation(id):
     sentence = verdict(id, ZIGZAG, replace(RIGHT, **{NEEDS[id]: GATHERING}))
     assert sentence.endswith("raised RuntimeError: split sizes sum to 9, input has 8 rows")
+
+
+def test_an_exception_on_one_rank_names_the_rank():
+    sentence = verdict("capacity.required", ZIGZAG, replace(RIGHT, required=(8, GATHERING)))
+    assert sentence == "required rows: rank 1 raised RuntimeError: split sizes sum to 9, input has 8 rows"
 
 
 def test_contiguous_halves_are_out_of_balance():

@@ -225,7 +225,13 @@ def test_admission_that_raises_where_eager_was_due_belongs_to_safe_fallback(one,
 
 @pytest.mark.parametrize("one", [SHORT, UNKNOWN])
 def test_rows_of_a_batch_that_must_run_eager_are_not_counted(one):
-    assert verdict("capacity.no-overflow", one, replace(CRASHED, loaded=(FED,) * 4)) is None
+    few = replace(LARGER, loaded=(replace(RAN, bucket=2560, live_rows=100),) * 4)
+    assert verdict("capacity.no-overflow", one, few) is None
+    assert verdict("select.minimal", one, few, part=1) is None
+
+
+def test_a_batch_that_runs_eager_has_no_bucket_that_could_be_smaller():
+    assert verdict("select.minimal", FULL, EAGER, part=1) is None
 
 
 def test_a_batch_that_is_not_admitted_cannot_overflow():
@@ -249,6 +255,7 @@ IMPOSSIBLE = CaptureCase(server=Server(cp_size=4, capture_num_tokens=(9,), conte
 DROPPED = rank_table({16: (16,), 128: (64, 64)}, {16: 8, 128: 32})
 NO_BUCKET = Raised("ValueError", "no bucket is left", "bcg.py:5")
 SHORTEST = CaptureCase(server=Server(cp_size=4, capture_num_tokens=(7, 8, 9), context_length=64))
+ROBIN = CaptureCase(server=Server(cp_size=4, capture_num_tokens=(3, 4), context_length=64, strategy="interleave"))
 ONE_RANK = CaptureCase(server=Server(cp_size=1, capture_num_tokens=(1, 2), context_length=64))
 SETUP = "(ladder 9,16,128, context 64, cp 4)"
 
@@ -296,6 +303,12 @@ SETUP = "(ladder 9,16,128, context 64, cp 4)"
             "rank 0 raised ValueError: no bucket is left, though bucket 1 can be captured",
         ),
         (ONE_RANK, (rank_table({2: (2,)}, {}),), None),
+        (ROBIN, (rank_table({4: (4,)}, {4: 4}),) * 4, None),
+        (
+            LADDER,
+            (replace(GOOD, bucket_local_tokens=((9, 2), (16, 8), (128, 32))),) * 4,
+            f"rank 0 records 2 rows for bucket 9, rank 0 owns 3 of it {SETUP}",
+        ),
         (
             LADDER,
             (rank_table({9: (9,), 16: (13, 3), 128: (64, 64)}, {9: 8, 16: 8, 128: 32}),) * 4,
@@ -339,7 +352,13 @@ SETUP = "(ladder 9,16,128, context 64, cp 4)"
     ],
 )
 def test_what_is_captured_is_legal_complete_and_selectable(case, ranks, sentence):
-    assert REGISTRY["capture.legal"].parts[0].check(case, CaptureSeen(ranks=ranks), PLAIN) == sentence
+    contract = Contract(graph_strategies=("zigzag", "interleave"))
+    assert REGISTRY["capture.legal"].parts[0].check(case, CaptureSeen(ranks=ranks), contract) == sentence
+
+
+def test_nothing_has_to_be_captured_for_a_strategy_without_graphs():
+    seen = CaptureSeen(ranks=(rank_table({}, {}),) * 4)
+    assert REGISTRY["capture.legal"].parts[0].check(ROBIN, seen, PLAIN) is None
 
 
 class WrongServer(Toy):

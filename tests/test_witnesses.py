@@ -97,7 +97,12 @@ FIT, EAGER, SHORT, UNKNOWN = batch(9, 9, 9), batch(8), batch(24, 3), batch(27, k
             replay(FIT),
             [replay(batch(32)), replay(EAGER), replay(SHORT), replay(batch(9, 9, 9, known=False)), replay(batch(9))],
         ),
-        ("select.without-cp", "a bucket fits without cp", replay(FIT, cp_size=1), [replay(FIT), replay(cp_size=1)]),
+        (
+            "select.without-cp",
+            "a bucket fits without cp",
+            replay(FIT, cp_size=1),
+            [replay(FIT), replay(batch(9), cp_size=1)],
+        ),
         (
             "agree.mode",
             "a batch is replayed",

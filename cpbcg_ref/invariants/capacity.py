@@ -37,7 +37,7 @@ def no_overflow(turn: Turn) -> str | None:
 
     Judged before replay: a release may crash there instead of losing rows.
     """
-    if turn.server.cp_size == 1 or turn.admitted is not True or turn.why_eager:
+    if turn.why_eager:
         return None
     rows, owned = turn.rows, turn.live[turn.rank]
     need = f"rank {turn.rank} needs {turn.required} rows ({owned} live)"
@@ -62,7 +62,7 @@ def overflows_by_tokens(turn: Turn) -> bool:
 INVARIANTS = [
     invariant(
         "capacity.required",
-        part("layout", required, needs=("capacity",), remainders_pile_up=pile_up),
+        part("layout", required, "capacity", remainders_pile_up=pile_up),
         sources="sglang#33906 sglang#26911",
     ),
     invariant(

@@ -15,7 +15,8 @@ LIMIT = 99  # columns
 PLAIN = Contract(graph_strategies=("zigzag", "interleave"), min_replay_bucket=True)  # what witnesses assume
 
 
-def part(family: str, check: Check, *, needs: tuple[str, ...] = (), **witnesses: Witness) -> Part:
+def part(family: str, check: Check, *needs: str, **witnesses: Witness) -> Part:
+    """One part; `needs` are capabilities beyond the family's, names of witnesses are words joined by underscores."""
     named = {name.replace("_", " "): met for name, met in witnesses.items()}
     return Part(family=family, check=check, needs=needs, witnesses=named)
 
@@ -131,7 +132,7 @@ class Turn:
 
     @property
     def why_eager(self) -> str:
-        """Why no CP graph can run this batch whatever was captured, "" if one can."""
+        """Why no CP graph can run this batch whatever was captured, "" if one can. Never "" without CP."""
         if not self.batch.lengths_known:
             return "lengths unknown"
         if self.server.strategy not in self.contract.graph_strategies:

@@ -103,18 +103,18 @@ def causal_on_rank(rows: Rows, segments: tuple[tuple[int, int], ...], owner: Pla
             return f"attends with {start + length} rows, its shard has {len(rows)}"
         for i, token in enumerate(inside):
             visible = range(keys - (length - 1 - i))
-            if wrong := wrong_keys(token, visible, owner, first=inside[0]):
+            if wrong := wrong_keys(token, visible, owner, inside[0]):
                 return f"row {start + i} {wrong}"
         start += length
     left = live(rows[start:])
     return f"row {rows.index(left[0])} holds token {left[0]} but attends to nothing" if left else None
 
 
-def wrong_keys(token: int | None, visible: range, owner: Places, *, first: int | None) -> str | None:
-    """Keys belong to one sequence: that of the token in the block's first row."""
-    if token is None or first is None:
+def wrong_keys(token: int | None, visible: range, owner: Places, first: Any) -> str | None:
+    """Keys belong to one sequence: that of `first`, the token in the block's first row, which was judged before."""
+    if token is None:
         return f"is padding but sees {len(visible)} keys"
-    if not (0 <= token < len(owner) and 0 <= first < len(owner)):
+    if not 0 <= token < len(owner):
         return "holds no token of the batch"
     request, position = owner[token]
     if owner[first][0] != request:
@@ -229,7 +229,7 @@ INVARIANTS = [
     invariant(
         "layout.bad-input",
         part("bad-layout", sharder_refuses, a_length_below_cp=too_short),
-        part("bad-layout", leaf_refuses, needs=("capacity",), a_negative_length=negative),
+        part("bad-layout", leaf_refuses, "capacity", a_negative_length=negative),
         sources="SkyRL#1407 verl#5981",
     ),
 ]

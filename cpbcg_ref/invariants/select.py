@@ -113,7 +113,7 @@ def matters(case: SelectPairCase, contract: Contract = PLAIN) -> bool:
 
 @every_turn
 def minimal_in_batches(turn: Turn) -> str | None:
-    if turn.server.cp_size == 1 or turn.why_eager or not isinstance(turn.replays, int):
+    if turn.why_eager or not isinstance(turn.replays, int):
         return None
     able = fitting(turn.question())
     worse = able and able[0] < turn.replays
@@ -122,7 +122,7 @@ def minimal_in_batches(turn: Turn) -> str | None:
 
 @every_turn
 def complete_in_batches(turn: Turn) -> str | None:
-    if turn.server.cp_size == 1 or turn.why_eager or turn.admitted is not False:
+    if turn.why_eager or turn.admitted is not False:
         return None
     able = fitting(turn.question())
     return f"rank {turn.rank} runs eager, bucket {able[0]} fits" if able else None
@@ -168,7 +168,7 @@ def exactly_twice(case: SelectCase, seen: SelectSeen) -> bool:
 
 
 def replayable_by_tokens(turn: Turn) -> bool:
-    return turn.batch.num_tokens > 0 and bool(fitting(turn.question(tokens_alone=True)))
+    return bool(fitting(turn.question(tokens_alone=True)))
 
 
 def replayable(turn: Turn) -> bool:
