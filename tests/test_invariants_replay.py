@@ -69,13 +69,13 @@ UNLIKE = replace(RIGHT, bucket=DIFFERS.bucket, loaded=on_rank(2, (RAN,) * 4, rep
 ONE_EAGER = replace(RIGHT, admitted=(True, True, True, False), loaded=(RAN, RAN, RAN, None))
 ONE_STOPS = replace(RIGHT, loaded=(RAN, CRASH, RAN, RAN))
 WRONG = [
-    ("capacity.no-overflow", 0, FULL, CRASHED, "rank 0 needs 520 rows (513 live), bucket 2048 captured 512"),
+    ("capacity.no-overflow", 0, FULL, CRASHED, "rank 0 needs 520 rows, bucket 2048 captured 512"),
     (
         "capacity.no-overflow",
         0,
         FULL,
         replace(RIGHT, loaded=(FED,) * 4),
-        "rank 0 needs 520 rows (513 live), 512 were fed to the graph",
+        "rank 0 has 513 live rows, 512 were fed to the graph",
     ),
     ("select.minimal", 1, FULL, LARGER, "rank 0 replays bucket 2560, 2304 is enough"),
     ("select.complete", 1, FULL, EAGER, "rank 0 runs eager, bucket 2304 fits"),
@@ -154,7 +154,7 @@ def test_one_wrong_answer_is_told_with_its_numbers(id, part, one, seen, sentence
 
 def test_the_overflow_is_told_on_one_line():
     assert verdict("capacity.no-overflow", FULL, CRASHED) == (
-        "rank 0 needs 520 rows (513 live), bucket 2048 captured 512 (lengths 1534,161,353, cp 4)"
+        "rank 0 needs 520 rows, bucket 2048 captured 512 (lengths 1534,161,353, cp 4)"
     )
 
 

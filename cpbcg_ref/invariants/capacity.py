@@ -40,11 +40,11 @@ def no_overflow(turn: Turn) -> str | None:
     if turn.why_eager:
         return None
     rows, owned = turn.rows, turn.live[turn.rank]
-    need = f"rank {turn.rank} needs {turn.required} rows ({owned} live)"
     if rows is not None and owned > rows:
-        return f"{need}, bucket {turn.replays} captured {rows}"
+        return f"rank {turn.rank} needs {turn.required} rows, bucket {turn.replays} captured {rows}"
     fed = turn.loaded.live_rows if isinstance(turn.loaded, Loaded) else None
-    return f"{need}, {fed} were fed to the graph" if fed is not None and fed < owned else None
+    lost = f"rank {turn.rank} has {owned} live rows, {fed} were fed to the graph"
+    return lost if fed is not None and fed < owned else None
 
 
 def pile_up(case: LayoutCase, seen: LayoutSeen) -> bool:

@@ -47,9 +47,9 @@ def moved_with_size(case: LastPassCase, seen: LastPassSeen) -> str | None:
         return None
     for one, other in zip(said(seen.last), said(seen.other_last), strict=True):
         if (one.allow, one.reason) != (other.allow, other.reason):
-            sizes = f"{table.max_size(case.last)} -> {table.max_size(case.other_last)}"
-            cap = f"although prefill_max_requests is {case.config.prefill_max_requests}"
-            return f"target moved with max_prefill_bs {sizes} {cap}: {one.reason} against {other.reason}"
+            size, other_size = table.max_size(case.last), table.max_size(case.other_last)
+            said_both = f"{one.reason} at max_prefill_bs {size}, {other.reason} at {other_size}"
+            return f"{said_both}, prefill_max_requests {case.config.prefill_max_requests}"
     return None
 
 

@@ -22,8 +22,8 @@ def same_on_every_rank(step: Step, config: DelayerConfig) -> str | None:
     first = step.verdicts[0]
     for rank, other in enumerate(step.verdicts):
         if other.reason != first.reason:
-            clocks = f"clocks {step.reports[0].now_ms:.10g} and {step.reports[rank].now_ms:.10g} ms"
-            said = f"rank 0 says {first.reason or 'allow'}, rank {rank} says {other.reason or 'allow'}"
+            clocks = f"clocks {step.reports[0].now_ms:.10g}, {step.reports[rank].now_ms:.10g}"
+            said = f"rank 0 {first.reason or 'allow'}, rank {rank} {other.reason or 'allow'}"
             return f"{said} ({clocks}, limit {config.max_delay_ms:.10g} ms)"
         for name in SHARED:
             mine, theirs = getattr(first, name), getattr(other, name)
