@@ -1,6 +1,7 @@
 """What people read, as literal text: a change here is a change that they see."""
 
 import ast
+import dataclasses
 import io
 import json
 import re
@@ -24,8 +25,8 @@ delay.budget          SHOULD  fail               12     0.00  rank 1 waited 12 p
 data.in-bounds        MUST    skip                0     0.00  the adapter has no replay_data
 data.history-free     MUST    skip                0     0.00  the adapter has no replay_data
 
-FAIL capacity.no-overflow (MUST)  16 live rows on rank 0 but 8 captured in bucket 27 for lengths
-    [9, 9, 9]: the simplest overflow
+FAIL capacity.no-overflow: 16 live rows on rank 0 but 8 captured in bucket 27 for lengths [9, 9,
+    9]: the simplest overflow
 
     rank  rows  needs
        0     9     16
@@ -41,7 +42,7 @@ FAIL capacity.no-overflow (MUST)  16 live rows on rank 0 but 8 captured in bucke
 
 Advice (level SHOULD: fails the run only with --strict)
 
-ADVICE delay.budget (SHOULD)  rank 1 waited 12 passes
+ADVICE delay.budget: rank 1 waited 12 passes
 
     pass  verdict
        0  delay
@@ -54,10 +55,10 @@ ADVICE delay.budget (SHOULD)  rank 1 waited 12 passes
   reproduce:
     cpbcg check sglang==0.5.17 --select delay.budget --profile ci --seed 0
 
-ERROR replay.safe-fallback (MUST)  KeyError: 'cp'
+ERROR replay.safe-fallback: KeyError: 'cp'
 
-UNWITNESSED select.minimal (MUST)  never came up in 400 examples: a smaller bucket holds the tokens
-    but not the rows
+UNWITNESSED select.minimal: never came up in 400 examples: a smaller bucket holds the tokens but
+    not the rows
 
 SKIP data.in-bounds, data.history-free: the adapter has no replay_data
 
@@ -123,8 +124,20 @@ def test_verbose_names_every_executed_function():
 
 def test_strict_calls_a_violated_should_a_failure():
     text = shown(made_report(strict=True))
-    assert "FAIL delay.budget (SHOULD)  rank 1 waited 12 passes" in text
+    assert "FAIL delay.budget: rank 1 waited 12 passes" in text
     assert "ADVICE" not in text
+
+
+@pytest.mark.parametrize("columns", ["40", "200"])
+@pytest.mark.parametrize(("length", "fits"), [(99, True), (100, False)])
+def test_a_finding_that_fits_in_99_columns_is_one_line_on_every_terminal(monkeypatch, columns, length, fits):
+    monkeypatch.setenv("COLUMNS", columns)
+    start = "FAIL capacity.no-overflow: needs "
+    result = dataclasses.replace(RESULTS[1], message="needs " + "12 " * 20 + "9" * (length - len(start) - 60))
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown(made_report(results=(result,)), Terminal()))
+    finding = text[text.index(start) :].split("\n\n")[0].split("\n")
+    assert (len(finding) == 1) == fits
+    assert len(finding[0]) < 100
 
 
 @pytest.mark.parametrize("columns", ["70", "120"])

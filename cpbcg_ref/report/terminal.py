@@ -14,7 +14,7 @@ from rich.text import Text
 from cpbcg_ref.checking.results import Event, Progress, Result, Started
 from cpbcg_ref.report.summary import Report, answers
 
-LINE = 99  # a sentence wraps here, so that its first line fits a page
+LINE = 99  # longest first line of a finding; a sentence that fits is never wrapped, also on a narrow terminal
 COLOURS = {"pass": "green", "fail": "bold red", "error": "bold magenta", "unwitnessed": "yellow", "skip": "dim"}
 HEADERS = ("invariant", "level", "outcome", "examples", "seconds", "message")
 
@@ -42,6 +42,11 @@ class Printer:
             break_on_hyphens=False,
         )
         self.say("\n".join(lines), style=style)
+
+    def finding(self, word: str, result: Result, style: str) -> None:
+        """One line for the id and the sentence with its numbers, unless that is too long for any page."""
+        line = f"{word} {result.invariant}: {result.message}"
+        (self.say if len(line) <= LINE else self.wrapped)(line, style=style)
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:
         """Columns as wide as they need, the last one cut at the width; `numbers` names those aligned to the right."""
@@ -121,7 +126,7 @@ def row(result: Result) -> tuple[str, ...]:
 def show_failure(printer: Printer, result: Result, word: str) -> None:
     style = COLOURS["fail" if word == "FAIL" else "unwitnessed"]
     printer.say()
-    printer.wrapped(f"{word} {result.invariant} ({result.level})  {result.message}", style=style)
+    printer.finding(word, result, style)
     if result.counterexample:
         printer.say("\n" + textwrap.indent(result.counterexample.picture, "    "))
         printer.say("\n  smallest case, after `from cpbcg_ref.cases import *`:")
@@ -134,9 +139,7 @@ def show_unjudged(printer: Printer, results: Sequence[Result], outcome: str) -> 
     if results:
         printer.say()
     for result in results:
-        printer.wrapped(
-            f"{outcome.upper()} {result.invariant} ({result.level})  {result.message}", style=COLOURS[outcome]
-        )
+        printer.finding(outcome.upper(), result, COLOURS[outcome])
 
 
 def show_skipped(printer: Printer, results: Sequence[Result]) -> None:
