@@ -121,13 +121,15 @@ def test_a_release_says_what_it_does_not_have(release):
 
 
 @pytest.mark.parametrize(
-    ("version", "strategies", "graphs"),
+    ("version", "strategies", "graphs", "ladder"),
     [
-        ("0.5.16", ("zigzag",), ()),
-        ("0.5.18", ("zigzag", "interleave"), ("zigzag",)),
-        ("0.5.23", ("zigzag", "interleave"), ("zigzag", "interleave")),
+        ("0.5.16", ("zigzag",), (), 0),
+        ("0.5.18", ("zigzag", "interleave"), ("zigzag",), 0),
+        ("0.5.21", ("zigzag", "interleave"), ("zigzag",), 0),
+        ("0.5.22", ("zigzag", "interleave"), ("zigzag", "interleave"), 1),
+        ("0.5.23", ("zigzag", "interleave"), ("zigzag", "interleave"), 1),
     ],
 )
-def test_strategies_are_found_by_looking(release, version, strategies, graphs):
+def test_what_the_contract_declares_is_found_by_looking(release, version, strategies, graphs, ladder):
     contract = release(version).contract
-    assert (contract.strategies, contract.graph_strategies) == (strategies, graphs)
+    assert (contract.strategies, contract.graph_strategies, contract.ladder) == (strategies, graphs, ladder)

@@ -111,6 +111,15 @@ def test_buckets_are_filtered_and_aligned_by_the_release(release):
     assert captured["0.5.23"].capture_num_tokens == (12, 16)
 
 
+@pytest.mark.parametrize("cp_size", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("version", ["0.5.17", *FIXED])
+def test_a_release_captures_the_ladder_that_its_contract_declares(release, version, cp_size):
+    engine, asked = release(version), range(2 * cp_size, 8 * cp_size)
+    captured = engine.start(server(asked, cp_size=cp_size)).captured(cp_rank=0)
+    unit = engine.contract.ladder * cp_size or 1
+    assert captured.capture_num_tokens == tuple(sorted({-(-bucket // unit) * unit for bucket in asked}))
+
+
 def test_interleave_replays_where_the_release_has_graphs_for_it_and_runs_eager_elsewhere(release):
     group = server((32, 48), strategy="interleave")
     (old,), (new,) = (replay(release(version), group, batch(9, 9, 9)) for version in FIXED)

@@ -16,6 +16,7 @@ from cpbcg_ref.errors import TargetError
 
 NO_GRAPHS = "this release has no CUDA graphs for context-parallel prefill (layers/cp/bcg)"
 NO_SELECTOR = "this release has no PrefillCPBCGInput.{}: it picks a bucket by its number of tokens alone"
+ROUNDS = "get_prefill_num_tokens_to_capture"  # where it is there, buckets are rounded up to a multiple of the CP size
 NO_DATA = "replaying captured data needs a GPU, and the body of the model is a stub here"
 
 
@@ -44,7 +45,8 @@ class SGLang:
         has_interleave = hasattr(self.process.base.ContextParallelStrategy, "shard_local_tokens")
         strategies = ("zigzag", "interleave") if has_interleave else ("zigzag",)
         graphs = tuple(name for name in strategies if self.capacity.graph_backend(name))
-        return Contract(strategies=strategies, graph_strategies=graphs)
+        ladder = int(bool(graphs) and hasattr(self.process.tree.load(RUNNER), ROUNDS))
+        return Contract(strategies=strategies, graph_strategies=graphs, ladder=ladder)
 
     def _unavailable(self) -> dict[str, str]:
         reasons = {"data": NO_DATA} | sglang_delayer.unavailable(self.process.tree)
