@@ -1,0 +1,35 @@
+"""Each finding's script shows its defect on the release, without this project's code."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def shown(script, release, version):
+    root = Path(release(version).roots[0]).parent
+    path = DOCS / "findings" / script
+    ended = subprocess.run([sys.executable, "-B", str(path), str(root)], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def quoted(script):
+    """What the page says the script prints."""
+    after = (DOCS / "findings.md").read_text().split(f"python docs/findings/{script} DIR", 1)[1]
+    lines = after.split("\n\n")[1].splitlines()
+    return "\n".join(line.strip() for line in lines) + "\n"
+
+
+@pytest.mark.parametrize("version", ["0.5.17", "0.5.21", "0.5.22"])
+@pytest.mark.parametrize("script", ["short_last_request.py", "negative_length.py", "unknown_lengths.py"])
+def test_a_script_prints_what_the_page_quotes(release, script, version):
+    assert shown(script, release, version) == quoted(script)
+
+
+def test_the_scripts_use_nothing_of_this_project():
+    for script in (DOCS / "findings").glob("*.py"):
+        assert "cpbcg" not in script.read_text().replace("cpbcg is used", "")
