@@ -356,6 +356,26 @@ def test_what_is_captured_is_legal_complete_and_selectable(case, ranks, sentence
     assert REGISTRY["capture.legal"].parts[0].check(case, CaptureSeen(ranks=ranks), contract) == sentence
 
 
+@pytest.mark.parametrize(
+    ("ladder", "asked", "captured", "sentence"),
+    [
+        (1, (9, 16), {12: (12,), 16: (16,)}, None),
+        (1, (7, 8, 9), {8: (8,), 12: (12,)}, None),
+        (2, (9, 17), {16: (16,), 24: (24,)}, None),
+        (1, (9, 16), {9: (9,), 16: (16,)}, "captured bucket 9 as 9: nobody asked for it"),
+        (0, (9, 16), {12: (12,), 16: (16,)}, "captured bucket 12 as 12: nobody asked for it"),
+        (1, (7, 9), {12: (12,)}, "dropped bucket 8, which has a legal split"),
+        (0, (7, 9), {9: (9,)}, None),
+    ],
+)
+def test_buckets_are_judged_as_the_engine_declares_to_round_them(ladder, asked, captured, sentence):
+    case = CaptureCase(server=Server(cp_size=4, capture_num_tokens=asked, context_length=64))
+    seen = CaptureSeen(ranks=(rank_table(captured, dict.fromkeys(captured, 8)),) * 4)
+    found = REGISTRY["capture.legal"].parts[0].check(case, seen, Contract(ladder=ladder))
+    setup = f"(ladder {','.join(map(str, asked))}, context 64, cp 4)"
+    assert found == (sentence and f"rank 0 {sentence} {setup}")
+
+
 def test_nothing_has_to_be_captured_for_a_strategy_without_graphs():
     seen = CaptureSeen(ranks=(rank_table({}, {}),) * 4)
     assert REGISTRY["capture.legal"].parts[0].check(ROBIN, seen, PLAIN) is None

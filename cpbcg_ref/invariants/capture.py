@@ -5,7 +5,7 @@ from cpbcg_ref.cases import CaptureCase, Server
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.invariants.judging import LIMIT, PLAIN, clip, invariant, part, shards, what
 from cpbcg_ref.oracles.buckets import has_legal_split
-from cpbcg_ref.oracles.tokens import live_rows
+from cpbcg_ref.oracles.tokens import live_rows, smallest_multiple
 
 
 def legal(case: CaptureCase, seen: CaptureSeen, contract: Contract) -> str | None:
@@ -29,6 +29,12 @@ def legal(case: CaptureCase, seen: CaptureSeen, contract: Contract) -> str | Non
     return None
 
 
+def rounded(server: Server, contract: Contract) -> list[int]:
+    """The asked ladder, rounded up as this engine declares."""
+    unit = contract.ladder * server.cp_size or 1
+    return sorted({smallest_multiple(bucket, unit) for bucket in server.capture_num_tokens})
+
+
 def capturable(server: Server, contract: Contract) -> list[int]:
     """Buckets of the ladder that have a legal split."""
     sharding = server.strategy == "zigzag" and server.cp_size > 1
@@ -36,7 +42,7 @@ def capturable(server: Server, contract: Contract) -> list[int]:
     step = max(contract.divides * server.cp_size, 1)
     return [
         bucket
-        for bucket in sorted(set(server.capture_num_tokens))
+        for bucket in rounded(server, contract)
         if bucket >= max(shortest, server.cp_size)
         and has_legal_split(bucket, shortest=shortest, longest=server.context_length, step=step)
     ]
@@ -62,7 +68,7 @@ def wrong_on_rank(captured: Captured | Raised, server: Server, contract: Contrac
 
 
 def wrong_requests(bucket: int, lengths: tuple[int, ...], server: Server, contract: Contract) -> str | None:
-    if bucket not in server.capture_num_tokens:
+    if bucket not in rounded(server, contract):
         return "nobody asked for it"
     if sum(lengths) != bucket:
         return f"{sum(lengths)} tokens"
