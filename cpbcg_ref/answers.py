@@ -34,7 +34,7 @@ class LayoutSeen:
     """
 
     active: tuple[bool | Raised, ...]
-    required: tuple[int | None | Raised, ...] | None = None
+    required: tuple[int | Raised | None, ...] | None = None
     logical: tuple[int, ...] | Raised | None = None
     rows: tuple[Rows, ...] | Raised | None = None
     positions: tuple[tuple[int, ...], ...] | Raised | None = None
@@ -50,7 +50,7 @@ class BadLayoutSeen:
 
     active: tuple[bool | Raised, ...]
     rows: tuple[Rows, ...] | Raised
-    required: tuple[int | None | Raised, ...]
+    required: tuple[int | Raised | None, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +69,8 @@ class CaptureSeen:
 
 @dataclass(frozen=True, kw_only=True)
 class SelectSeen:
-    answer: int | None | Raised
-    again: int | None | Raised
+    answer: int | Raised | None
+    again: int | Raised | None
     mutated: str = ""  # which argument changed, "" for none
 
 
@@ -95,7 +95,7 @@ class BatchSeen:
 
     active: tuple[bool | Raised, ...]
     admitted: tuple[bool | Raised, ...]
-    bucket: tuple[int | None | Raised, ...]  # what the batch-level selector answers, None for eager
+    bucket: tuple[int | Raised | None, ...]  # what the batch-level selector answers, None for eager
     loaded: tuple[Loaded | Raised | None, ...]
 
 

@@ -66,7 +66,7 @@ class CaptureCase:
 
 @dataclass(frozen=True, kw_only=True)
 class SelectCase:
-    """One call of the selector. `bucket_local_tokens` pairs a bucket with its captured rows; a bucket may be missing."""
+    """One call of the selector. `bucket_local_tokens` pairs buckets with captured rows; a bucket may be missing."""
 
     num_tokens: int
     required_local_tokens: int

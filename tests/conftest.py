@@ -20,7 +20,7 @@ def sglang(version):
 
 @pytest.fixture(scope="session")
 def release():
-    """release("0.5.18") -> the engine. Downloads only with CPBCG_FETCH=1 (tox sets it); else skips what is not cached."""
+    """release("0.5.18") -> the engine. Only with CPBCG_FETCH=1 (tox sets it) it downloads what is not cached."""
 
     def get(version):
         pytest.importorskip("torch", reason="SGLang's code needs torch: install the torch extra")

@@ -16,8 +16,9 @@ class Part:
     """One way to put an invariant to an engine.
 
     family: which cases are asked, a key of `cpbcg_ref.asking.FAMILIES`. check(case, seen, contract) gives one sentence
-    that carries the numbers of the violation, or None. needs: capabilities beyond the family's. witnesses: named interesting cases that must have been
-    generated, as witness(case, seen) -> bool; a part whose witnesses never came up is `unwitnessed`.
+    that carries the numbers of the violation, or None. needs: capabilities beyond the family's. witnesses: named
+    interesting cases that must have been generated, as witness(case, seen) -> bool; a part whose witnesses never came
+    up is `unwitnessed`.
     """
 
     family: str
@@ -38,4 +39,5 @@ class Invariant:
 
     def __post_init__(self) -> None:
         assert self.level in (MUST, SHOULD), self.level
-        assert self.parts and self.statement, self.id
+        assert self.parts, self.id
+        assert self.statement, self.id
