@@ -12,6 +12,7 @@ from typing import Any
 
 from cpbcg_ref import answers, cases
 from cpbcg_ref.answers import Raised
+from cpbcg_ref.engines.contract import missing
 
 OWN = str(Path(__file__).parent)
 
@@ -43,54 +44,50 @@ def raised_by_engine(engine: Any, error: BaseException) -> Raised | None:
     return None
 
 
-def each_rank(
-    engine: Any, ranks: int, function: Callable[..., Any], /, *args: Any, **options: Any
-) -> tuple[Any, ...]:
+def each_rank(engine: Any, ranks: int, function: Callable[..., Any], /, *args: Any, **options: Any) -> tuple[Any, ...]:
     return tuple(answered(engine, function, *args, cp_rank=rank, **options) for rank in range(ranks))
 
 
 def ask_layout(engine: Any, case: cases.LayoutCase) -> answers.LayoutSeen:
     batch, how = case.batch, {"cp_size": case.cp_size, "strategy": case.strategy}
-    tokens = list(range(1, batch.num_tokens + 1))  # 1-based: 0 is never a token
-    required = None
-    if hasattr(engine, "required_local_tokens") and "capacity" not in getattr(engine, "unavailable", {}):
-        required = each_rank(engine, case.cp_size, engine.required_local_tokens, list(batch.lengths), **how)
-    rows = answered(engine, engine.shard, batch, tokens, **how)
-    seen = {
-        "active": each_rank(engine, case.cp_size, engine.is_cp_active, batch, **how),
-        "required": required,
-        "logical": freeze(answered(engine, engine.logical_rows, batch, **how)),
-        "rows": as_tokens(engine, rows),
-        "positions": freeze(answered(engine, engine.shard_positions, batch, global_positions(batch), **how)),
-        "segments": freeze(answered(engine, engine.kv_segments, batch, **how)),
-    }
+    rows = answered(engine, engine.shard, batch, payload(batch), **how)
+    spare = {}
     if not isinstance(rows, Raised):
-        restored = answered(engine, engine.gather, batch, rows, **how)
-        seen["restored"] = as_tokens(engine, restored)
-        seen |= ask_with_spare_rows(engine, case, tokens, physical=max(len(local) for local in rows))
-    return answers.LayoutSeen(**seen)
+        spare = how | {"captured_rows": max(map(len, rows)) + case.spare_rows}
+    spare_rows = answered(engine, engine.shard, batch, payload(batch), **spare) if spare else rows
+    return answers.LayoutSeen(
+        active=each_rank(engine, case.cp_size, engine.is_cp_active, batch, **how),
+        required=ask_required(engine, batch.lengths, case.cp_size, case.strategy),
+        logical=freeze(answered(engine, engine.logical_rows, batch, **how)),
+        rows=as_tokens(engine, rows),
+        positions=freeze(answered(engine, engine.shard_positions, batch, global_positions(batch), **how)),
+        segments=freeze(answered(engine, engine.kv_segments, batch, **how)),
+        restored=ask_gather(engine, batch, rows, **how),
+        spare_rows=as_tokens(engine, spare_rows),
+        spare_restored=ask_gather(engine, batch, spare_rows, **spare),
+    )
 
 
-def ask_with_spare_rows(engine: Any, case: cases.LayoutCase, tokens: list[int], *, physical: int) -> dict[str, Any]:
-    how = {"cp_size": case.cp_size, "strategy": case.strategy, "captured_rows": physical + case.spare_rows}
-    rows = answered(engine, engine.shard, case.batch, tokens, **how)
-    if isinstance(rows, Raised):
-        return {"spare_rows": rows, "spare_restored": rows}
-    restored = answered(engine, engine.gather, case.batch, rows, **how)
-    return {"spare_rows": as_tokens(engine, rows), "spare_restored": as_tokens(engine, restored)}
+def ask_gather(engine: Any, batch: cases.Batch, rows: Any, **how: Any) -> Any:
+    """What every rank gets back; the sharder's `Raised` if there are no rows to gather."""
+    return rows if isinstance(rows, Raised) else as_tokens(engine, answered(engine, engine.gather, batch, rows, **how))
+
+
+def ask_required(engine: Any, lengths: tuple[int, ...], cp_size: int, strategy: str) -> tuple[Any, ...] | None:
+    """`required_local_tokens` on every rank; None for an engine without that capability."""
+    if missing(engine, "capacity"):
+        return None
+    ask = engine.required_local_tokens
+    return each_rank(engine, cp_size, ask, list(lengths), cp_size=cp_size, strategy=strategy)
 
 
 def ask_bad_layout(engine: Any, case: cases.BadLayoutCase) -> answers.BadLayoutSeen:
     how = {"cp_size": case.cp_size, "strategy": case.strategy}
     batch = cases.Batch(lengths=case.lengths, prefixes=(0,) * len(case.lengths))
-    tokens = list(range(1, max(batch.num_tokens, 0) + 1))
-    required: tuple[Any, ...] = ()
-    if hasattr(engine, "required_local_tokens") and "capacity" not in getattr(engine, "unavailable", {}):
-        required = each_rank(engine, case.cp_size, engine.required_local_tokens, list(case.lengths), **how)
     return answers.BadLayoutSeen(
         active=each_rank(engine, case.cp_size, engine.is_cp_active, batch, **how),
-        rows=as_tokens(engine, answered(engine, engine.shard, batch, tokens, **how)),
-        required=required,
+        rows=as_tokens(engine, answered(engine, engine.shard, batch, payload(batch), **how)),
+        required=ask_required(engine, case.lengths, case.cp_size, case.strategy) or (),
     )
 
 
@@ -173,6 +170,11 @@ def ask_attempts(engine: Any, case: cases.AttemptsCase) -> answers.AttemptsSeen:
 
 def ask_votes(engine: Any, case: cases.VotesCase) -> answers.VotesSeen:
     return answers.VotesSeen(prefillable=tuple(engine.votes(case.mid_chunk, case.waiting)))
+
+
+def payload(batch: cases.Batch) -> list[int]:
+    """One number per token, from 1: 0 is no token."""
+    return list(range(1, batch.num_tokens + 1))
 
 
 def freeze(value: Any) -> Any:
