@@ -7,8 +7,6 @@ torch = pytest.importorskip("torch", reason="SGLang's code needs torch: install 
 from cpbcg_ref.answers import Raised, Verdict  # noqa: E402
 from cpbcg_ref.cases import Attempt, DelayerConfig, RankReport  # noqa: E402
 from cpbcg_ref.engines import sglang_delayer, wheels  # noqa: E402
-from cpbcg_ref.engines.hermetic import Hermetic  # noqa: E402
-from cpbcg_ref.engines.lockstep import lockstep  # noqa: E402
 from cpbcg_ref.errors import TargetError  # noqa: E402
 
 RELEASES = [f"0.5.{patch}" for patch in range(16, 24)]
@@ -48,7 +46,7 @@ def toy(root, *, more="", seen="0", buffer="(3, 1)", gather=GATHER):
     file = root / "sglang/srt/managers/prefill_delayer.py"
     file.parent.mkdir(parents=True)
     file.write_text(TOY.format(more=more, seen=seen, buffer=buffer, gather=gather))
-    return Hermetic(root, "sglang", (), supported="1.0 to 1.3")
+    return root
 
 
 def config(**options):
@@ -138,7 +136,9 @@ def test_an_error_of_the_adapter_is_not_an_answer(tmp_path):
 
 
 def test_an_unknown_constructor_argument_is_named_with_the_range(tmp_path):
-    with pytest.raises(TargetError, match=r"prefill_delayer\.py: it wants moon_phase, .*; supported: sglang 1\.0 to"):
+    with pytest.raises(
+        TargetError, match=r"prefill_delayer\.py: it wants moon_phase, .*; supported: sglang 0\.5\.16 to"
+    ):
         sglang_delayer.start_delayers(toy(tmp_path, more=", moon_phase"), config())
 
 
@@ -159,18 +159,17 @@ def test_the_virtual_clock_has_no_rounding_error(start, limit):
     assert elapsed_ms == (start + limit) - start
 
 
-def test_an_exit_in_a_rank_reaches_the_caller_and_the_threads_live_on():
-    def leave(rank):
-        raise SystemExit
-
-    assert isinstance(lockstep([leave, lambda rank: 3], list)[0].error, SystemExit)
-    assert [rank.result for rank in lockstep([lambda rank: 1, lambda rank: 2], list)] == [1, 2]
+def test_an_exit_in_a_rank_reaches_the_caller(tmp_path):
+    group = sglang_delayer.start_delayers(toy(tmp_path, gather="raise SystemExit"), config())
+    with pytest.raises(SystemExit):
+        group.step(reports(waiting_queue_len=[4, 5, 6]))
 
 
-def test_a_rank_that_ends_without_a_gather_runs_once():
-    runs = []
-    lockstep([lambda rank: runs.append(0), lambda rank: rank.all_gather(torch.empty(2), torch.ones(1))], torch.cat)
-    assert runs == [0]
+def test_what_a_rank_does_before_its_gather_happens_once_in_a_pass(tmp_path):
+    count = "self.delayer.passes.append(0); waiting_queue_len = len(self.delayer.passes); " + GATHER
+    group = sglang_delayer.start_delayers(toy(tmp_path, seen="0; self.passes = []", gather=count), config())
+    one = reports(waiting_queue_len=[0, 0, 0])
+    assert [group.step(one)[2].reason for _ in range(2)] == ["[[1], [1], [1]]", "[[2], [2], [2]]"]
 
 
 @pytest.fixture(params=RELEASES)
@@ -179,14 +178,14 @@ def version(request):
 
 
 @pytest.fixture
-def modules(version):
+def folder(version):
     if not wheels.cached("sglang", version):
         pytest.skip(f"sglang=={version} is not in the cache")
-    return Hermetic(wheels.cache_folder("sglang", version), "sglang", (), supported="these")
+    return wheels.cache_folder("sglang", version)
 
 
-def verdicts(modules, settings, passes):
-    group = sglang_delayer.start_delayers(modules, settings)
+def verdicts(folder, settings, passes):
+    group = sglang_delayer.start_delayers(folder, settings)
     return [group.step(one) for one in passes]
 
 
@@ -194,14 +193,14 @@ def on(versions):
     return pytest.mark.parametrize("version", versions)
 
 
-def test_every_release_can_be_asked(modules):
-    assert sglang_delayer.unavailable(modules) == {}
+def test_every_release_can_be_asked(folder):
+    assert sglang_delayer.unavailable(folder) == {}
 
 
 @pytest.mark.parametrize(
     ("version", "second"), [(version, "delay" if version > "0.5.18" else "no_wait") for version in RELEASES]
 )
-def test_the_target_is_capped_by_the_configuration_since_0_5_19(modules, second):
+def test_the_target_is_capped_by_the_configuration_since_0_5_19(folder, second):
     settings = config(
         dp_size=4,
         max_running_requests=1024,
@@ -210,7 +209,7 @@ def test_the_target_is_capped_by_the_configuration_since_0_5_19(modules, second)
         token_usage_low_watermark=0.8,
     )
     one = reports(running_batch=[500] * 4, max_prefill_bs=1, waiting_queue_len=1, token_usage=0.9)
-    seen = verdicts(modules, settings, [one, one])
+    seen = verdicts(folder, settings, [one, one])
     assert [[verdict.reason for verdict in row] for row in seen] == [["no_wait"] * 4, [second] * 4]
     assert [row[0].free_pass_used for row in seen] == [second == "delay"] * 2
 
@@ -219,7 +218,7 @@ def test_the_target_is_capped_by_the_configuration_since_0_5_19(modules, second)
     ("version", "third"),
     [(v, ["delay", "wait_success"]) for v in SLOW] + [(v, ["wait_success", "wait_success"]) for v in FAST],
 )
-def test_clocks_on_either_side_of_the_limit_split_the_ranks_up_to_0_5_21(modules, third):
+def test_clocks_on_either_side_of_the_limit_split_the_ranks_up_to_0_5_21(folder, third):
     settings = config(
         dp_size=2, max_running_requests=64, max_delay_ms=500.0, queue_min_ratio=0.5, prefill_max_requests=4
     )
@@ -227,14 +226,14 @@ def test_clocks_on_either_side_of_the_limit_split_the_ranks_up_to_0_5_21(modules
         reports(running_batch=8, max_prefill_bs=4, waiting_queue_len=1, now_ms=now)
         for now in ([0.0, 0.0], [0.0, 0.0], [499.9, 500.1])
     ]
-    seen = [[verdict.reason for verdict in row] for row in verdicts(modules, settings, passes)]
+    seen = [[verdict.reason for verdict in row] for row in verdicts(folder, settings, passes)]
     assert seen == [["no_wait"] * 2, ["delay"] * 2, third]
 
 
 @pytest.mark.parametrize(("version", "allows"), [(v, 1 if v == "0.5.16" else 14) for v in RELEASES])
-def test_the_slot_delay_is_bounded_since_0_5_17(modules, allows):
+def test_the_slot_delay_is_bounded_since_0_5_17(folder, allows):
     settings = config(dp_size=2, max_delay_passes=3)
-    seen = verdicts(modules, settings, [reports(running_batch=100, max_prefill_bs=80)] * 40)
+    seen = verdicts(folder, settings, [reports(running_batch=100, max_prefill_bs=80)] * 40)
     assert sum(row[0].allow for row in seen) == allows
     if allows == 14:
         assert [(row[1].reason, row[1].wait_passes) for row in seen[:4]] == [
@@ -245,58 +244,58 @@ def test_the_slot_delay_is_bounded_since_0_5_17(modules, allows):
         ]
 
 
-def test_mixed_passes_are_delayed_up_to_the_bound(modules):
+def test_mixed_passes_are_delayed_up_to_the_bound(folder):
     mixed, everyone = reports(prefillable=[True, False]), reports(prefillable=[True, True])
-    three = [row[1] for row in verdicts(modules, config(dp_size=2, max_delay_passes=3), [mixed] * 3)]
+    three = [row[1] for row in verdicts(folder, config(dp_size=2, max_delay_passes=3), [mixed] * 3)]
     assert [(v.reason, v.wait_passes, v.episode_open, v.delayed_passes) for v in three] == [
         ("delay", 0, True, 1),
         ("delay", 0, True, 2),
         ("wait_timeout", 2, False, 0),
     ]
-    released = verdicts(modules, config(dp_size=2, max_delay_passes=2), [mixed, everyone])[-1][0]
+    released = verdicts(folder, config(dp_size=2, max_delay_passes=2), [mixed, everyone])[-1][0]
     assert (released.reason, released.wait_passes) == ("wait_success", 1)
-    assert verdicts(modules, config(dp_size=2, max_delay_passes=0), [mixed])[0][0].reason == "wait_timeout"
+    assert verdicts(folder, config(dp_size=2, max_delay_passes=0), [mixed])[0][0].reason == "wait_timeout"
 
 
-def test_replicas_without_dp_attention_share_the_limit(modules):
+def test_replicas_without_dp_attention_share_the_limit(folder):
     settings = config(dp_size=3, max_running_requests=128, enable_dp_attention=False)
     passes = [reports(running_batch=[40], max_prefill_bs=size) for size in (4, 3)]  # ceil(128 / 3) - 40 = 3 slots
-    assert [row[0].free_pass_used for row in verdicts(modules, settings, passes[1:] + passes[:1])] == [False, True]
+    assert [row[0].free_pass_used for row in verdicts(folder, settings, passes[1:] + passes[:1])] == [False, True]
 
 
-def sizes(modules, *attempts):
-    window = sglang_delayer.start_attempts(modules)
+def sizes(folder, *attempts):
+    window = sglang_delayer.start_attempts(folder)
     return [window.step(attempt) for attempt in attempts]
 
 
 @on(["0.5.16"])
-def test_0_5_16_never_forgets_a_burst(modules):
-    assert sizes(modules, Attempt(admitted=50), *[Attempt(admitted=1)] * 400)[-1] == 50
+def test_0_5_16_never_forgets_a_burst(folder):
+    assert sizes(folder, Attempt(admitted=50), *[Attempt(admitted=1)] * 400)[-1] == 50
 
 
 @on(["0.5.17"])
-def test_0_5_17_forgets_an_admission_in_idle_passes(modules):
-    seen = sizes(modules, Attempt(admitted=2), *[Attempt()] * 400)
+def test_0_5_17_forgets_an_admission_in_idle_passes(folder):
+    seen = sizes(folder, Attempt(admitted=2), *[Attempt()] * 400)
     assert (seen[0], seen[-1]) == (1, 0)
 
 
 @on(RELEASES[2:])
-def test_since_0_5_18_the_largest_of_the_last_16_attempts_counts(modules):
-    assert sizes(modules, Attempt(admitted=5), *[Attempt()] * 400)[-1] == 5
-    assert sizes(modules, Attempt(admitted=5), *[Attempt(admitted=1)] * 16)[-2:] == [5, 1]
-    assert sizes(modules, Attempt(admitted=2, queue=5, free_slots=3)) == [2]
+def test_since_0_5_18_the_largest_of_the_last_16_attempts_counts(folder):
+    assert sizes(folder, Attempt(admitted=5), *[Attempt()] * 400)[-1] == 5
+    assert sizes(folder, Attempt(admitted=5), *[Attempt(admitted=1)] * 16)[-2:] == [5, 1]
+    assert sizes(folder, Attempt(admitted=2, queue=5, free_slots=3)) == [2]
     rejected = [Attempt(queue=7, free_slots=9), Attempt(queue=9, free_slots=8), Attempt(queue=20, free_slots=30)]
-    assert sizes(modules, Attempt(queue=3), *rejected) == [1, 7, 8, 20]
+    assert sizes(folder, Attempt(queue=3), *rejected) == [1, 7, 8, 20]
 
 
 def test_releases_do_not_disturb_each_other():
-    trees = []
+    roots = []
     for version in ("0.5.16", "0.5.18"):
         if not wheels.cached("sglang", version):
             pytest.skip(f"sglang=={version} is not in the cache")
-        trees.append(Hermetic(wheels.cache_folder("sglang", version), "sglang", ()))
-    groups = [sglang_delayer.start_delayers(tree, config(dp_size=2, max_delay_passes=2)) for tree in trees]
-    windows = [sglang_delayer.start_attempts(tree) for tree in trees]
+        roots.append(wheels.cache_folder("sglang", version))
+    groups = [sglang_delayer.start_delayers(root, config(dp_size=2, max_delay_passes=2)) for root in roots]
+    windows = [sglang_delayer.start_attempts(root) for root in roots]
     full = reports(running_batch=100, max_prefill_bs=80)
     reasons = [[group.step(full)[0].reason for group in groups] for _ in range(3)]
     assert reasons == [["no_wait", "no_wait"], ["delay", "delay"], ["delay", "wait_timeout"]]

@@ -49,7 +49,7 @@ class SGLang:
         return Contract(strategies=strategies, graph_strategies=graphs, ladder=ladder)
 
     def _unavailable(self) -> dict[str, str]:
-        reasons = {"data": NO_DATA} | sglang_delayer.unavailable(self.process.tree)
+        reasons = {"data": NO_DATA} | sglang_delayer.unavailable(self.process.tree.root)
         if self.capacity.input is None:
             self._never("PrefillCPBCGInput")
             return reasons | dict.fromkeys(("replay", "capacity", "selection"), NO_GRAPHS)
@@ -75,7 +75,7 @@ class SGLang:
                 setattr(self, name, getattr(part, name))
 
     def start_delayers(self, config: DelayerConfig) -> Any:
-        return sglang_delayer.start_delayers(self.process.tree, config)
+        return sglang_delayer.start_delayers(self.process.tree.root, config)
 
     def start_attempts(self) -> Any:
-        return sglang_delayer.start_attempts(self.process.tree)
+        return sglang_delayer.start_attempts(self.process.tree.root)

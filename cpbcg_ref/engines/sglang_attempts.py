@@ -12,18 +12,19 @@ from typing import Any
 
 from cpbcg_ref.cases import Attempt
 from cpbcg_ref.engines.hermetic import Hermetic
+from cpbcg_ref.engines.sglang_process import SRT, SUPPORTED
 from cpbcg_ref.engines.standin import StandIn
 from cpbcg_ref.errors import TargetError
 
-SCHEDULER = "sglang.srt.managers.scheduler"
-REAL = (SCHEDULER, "sglang.srt.managers.prefill_delayer", "sglang.srt.environ")  # environ: the length of the window
+SCHEDULER = SRT + "managers.scheduler"
+REAL = (SCHEDULER, SRT + "managers.prefill_delayer", SRT + "environ")  # environ: the length of the window
 MAX_RUNNING = 1 << 30  # slots, free and taken
 PROBE = Attempt(queue=1, free_slots=1)
 
 
-def start_attempts(modules: Hermetic) -> "Attempts":
-    """A fresh scheduler of the release that lies under `modules.root`. Raises TargetError if it cannot be driven."""
-    return Attempts(scheduler_class(modules.root, modules.supported))
+def start_attempts(root: Path) -> "Attempts":
+    """A fresh scheduler of the release below `root`. Raises TargetError if it cannot be driven."""
+    return Attempts(scheduler_class(root))
 
 
 class Attempts:
@@ -45,22 +46,21 @@ def run(scheduler: Any, attempt: Attempt) -> int:
     """One pass. Returns the size that was handed to the prefill adder, -1 if the pass made none."""
     running = Batch(range(MAX_RUNNING - attempt.free_slots))
     running.admitted = attempt.admitted
-    scheduler.prefill_delayer = Negotiation(allow=attempt.admitted > 0)
-    scheduler.waiting_queue = [Request() for _ in range(max(attempt.queue, attempt.admitted))]
+    scheduler.prefill_delayer = negotiation(allow=attempt.admitted > 0)
+    scheduler.waiting_queue = [Request("request") for _ in range(max(attempt.queue, attempt.admitted))]
     scheduler.get_new_batch_prefill(running)
     scheduler.waiting_queue = []
     return running.reported
 
 
 @functools.cache
-def scheduler_class(root: Path, supported: str) -> Any:
+def scheduler_class(root: Path) -> Any:
     """The release's Scheduler with the collaborators of one pass scripted."""
-    tree = Hermetic(root, "sglang", REAL, supported=supported)
-    real = tree.symbol(SCHEDULER, "Scheduler")
+    tree = Hermetic(root, "sglang", REAL, supported=SUPPORTED)
     tree.symbol(SCHEDULER, "Scheduler.get_new_batch_prefill")
     adder = type("PrefillAdder", (Adder,), {"results": tree.symbol(SCHEDULER, "AddReqResult")})
     tree.provide(SCHEDULER, PrefillAdder=adder, ScheduleBatch=Batch)
-    driven = type("Scheduler", (Driven, real), {"get_prefill_adder_class": lambda self: adder})
+    driven = type("Scheduler", (Driven, tree.symbol(SCHEDULER, "Scheduler")), {})
     try:
         if run(Attempts(driven)._scheduler, PROBE) < 0:
             raise TargetError(f"{SCHEDULER} makes no prefill adder for a waiting request")
@@ -69,36 +69,25 @@ def scheduler_class(root: Path, supported: str) -> Any:
     return driven
 
 
-def _stand_in(self: object, name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return StandIn(name)
-
-
 class Driven:
     """What is put over the release's Scheduler: nothing of a GPU server is there, and nothing is in its way."""
 
+    __name__ = "scheduler"
+    __getattr__ = StandIn.__getattr__
     chunked_req = None  # of everything that may be None, the one for which a stand-in would not do
     max_running_requests = MAX_RUNNING
-    __getattr__ = _stand_in
 
     def get_num_allocatable_reqs(self, *args: Any, **options: Any) -> int:
         return MAX_RUNNING
 
 
-class Negotiation:
+def negotiation(*, allow: bool) -> SimpleNamespace:
     """A delayer whose verdict is known; one rank, so that slots are counted as they are."""
-
-    dp_size = num_dp_ranks = 1
-    enable_dp_attention = attn_dp_enabled = True
-    _metrics_collector = None
-    _debug_log_enabled = False
-
-    def __init__(self, *, allow: bool) -> None:
-        self._allow = allow
-
-    def _negotiate_should_allow_prefill(self, **report: Any) -> Any:
-        return SimpleNamespace(output_allow=self._allow, output_reason="" if self._allow else "delay")
+    verdict = SimpleNamespace(output_allow=allow, output_reason="" if allow else "delay")
+    return SimpleNamespace(
+        dp_size=1, num_dp_ranks=1, enable_dp_attention=True, attn_dp_enabled=True, _metrics_collector=None,
+        _debug_log_enabled=False, _negotiate_should_allow_prefill=lambda **report: verdict,
+    )  # fmt: skip
 
 
 class Adder:
@@ -110,8 +99,14 @@ class Adder:
     def __init__(self, *args: Any, max_prefill_bs: int, prefill_delayer_single_pass: Any, **options: Any) -> None:
         self._running = next(arg for arg in args if isinstance(arg, Batch))
         self._running.reported = max_prefill_bs
-        self._single_pass, self._slots = prefill_delayer_single_pass, options["max_running_requests"]
-        self._queue, self._size = options["waiting_queue_len"], max_prefill_bs
+        self._negotiate = functools.partial(
+            prefill_delayer_single_pass.negotiate_should_allow_prefill,
+            local_prefillable=True,
+            running_batch=self._running.batch_size(),
+            max_prefill_bs=max_prefill_bs,
+            max_running_requests=options["max_running_requests"],
+            waiting_queue_len=options["waiting_queue_len"],
+        )
         self.can_run_list: list[Any] = []
         self.preempt_list: list[Any] = []
 
@@ -119,28 +114,21 @@ class Adder:
         return self.results.CONTINUE
 
     def add_one_req(self, req: Any, **options: Any) -> Any:
-        allowed = self._single_pass.negotiate_should_allow_prefill(
-            local_prefillable=True,
-            running_batch=self._running.batch_size(),
-            max_prefill_bs=self._size,
-            max_running_requests=self._slots,
-            waiting_queue_len=self._queue,
-        )
-        if not allowed or len(self.can_run_list) == self._running.admitted:
+        if not self._negotiate() or len(self.can_run_list) == self._running.admitted:
             return self.results.OTHER
         self.can_run_list.append(req)
         return self.results.CONTINUE
 
 
-class Batch:
+class Batch(StandIn):
     """A batch of requests, running or new."""
 
     batch_is_full = False
     admitted = 0
     reported = -1
-    __getattr__ = _stand_in
 
     def __init__(self, reqs: Any) -> None:
+        super().__init__("batch")
         self.reqs = reqs
 
     @classmethod
@@ -154,6 +142,5 @@ class Batch:
         return not self.reqs
 
 
-class Request:
+class Request(StandIn):
     beam_group = token_indices_to_pool = None
-    __getattr__ = _stand_in

@@ -1,30 +1,42 @@
-"""SGLang's prefill delayer: the release's own file, executed once per virtual rank and pass.
+"""SGLang's prefill delayer: the release's own file, executed for every virtual rank, one pass after the other.
 
 Supplied from outside: the collective, the clock, and the process-wide configuration. Everything else is the engine's.
+In a pass every rank runs twice: a copy of its delayer up to the gather, to hand in a tensor, and then the delayer
+itself, which receives those of all ranks.
 """
 
+import copy
 import functools
 import inspect
-import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from cpbcg_ref.answers import Raised, Verdict
-from cpbcg_ref.asking import raised_by_engine
+from cpbcg_ref.asking import answered
 from cpbcg_ref.cases import DelayerConfig, RankReport
-from cpbcg_ref.engines import sglang_attempts
 from cpbcg_ref.engines.hermetic import Hermetic
-from cpbcg_ref.engines.lockstep import CollectiveFailed, Rank, lockstep
 from cpbcg_ref.engines.sglang_attempts import start_attempts
+from cpbcg_ref.engines.sglang_process import SRT, SUPPORTED
 from cpbcg_ref.errors import TargetError
 
 __all__ = ["start_attempts", "start_delayers", "unavailable"]
 
-DELAYER = "sglang.srt.managers.prefill_delayer"
-_here = threading.local()  # what the rank that runs in this thread sees: now, parallel, schedule
+DELAYER = SRT + "managers.prefill_delayer"
+GROUP = "the process group of all ranks"
+_here = SimpleNamespace()  # what the rank that runs now sees: now, process, gather
+
+
+class CollectiveFailed(Exception):
+    """What a rank gets from a gather that would hang or break on real hardware."""
+
+
+class HandedIn(BaseException):
+    """Ends the first run of a rank: it has arrived at the gather."""
 
 
 class Seconds(float):
@@ -45,131 +57,123 @@ class Seconds(float):
         return self.ms * (factor / 1000.0)
 
 
-class _Torch:
-    """torch, but gathers go to the rank that was handed over as the process group."""
-
-    def __init__(self) -> None:
-        import torch
-
-        self._torch = torch
-        self.distributed = SimpleNamespace(all_gather_into_tensor=all_gather)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._torch, name)
-
-
-def all_gather(output: Any, contribution: Any, group: "Group") -> None:
-    group.rank.all_gather(output, contribution)
-
-
-class Group:
-    """Stands for the process group that one rank hands to its collective."""
-
-    rank: Rank
-
-
-def start_delayers(modules: Hermetic, config: DelayerConfig) -> "Delayers":
-    """Fresh delayers of the release that lies under `modules.root`, one for each DP rank.
+def start_delayers(root: Path, config: DelayerConfig) -> "Delayers":
+    """Fresh delayers of the release below `root`, one for each DP rank.
 
     Raises TargetError if the release has none or needs something that this adapter does not know.
     """
-    return Delayers(delayer_tree(modules.root, modules.supported), config)
+    return Delayers(delayer_tree(root), config)
 
 
-def unavailable(modules: Hermetic) -> dict[str, str]:
+def unavailable(root: Path) -> dict[str, str]:
     """Why negotiation or attempts cannot be asked of this release: {capability: reason}, empty if both can."""
     config = DelayerConfig(dp_size=1, max_delay_passes=1, max_running_requests=1)
-    probes: dict[str, Callable[[], object]] = {
-        "negotiation": lambda: start_delayers(modules, config),
-        "attempts": lambda: sglang_attempts.start_attempts(modules),
-    }
-    return {name: reason for name, probe in probes.items() if (reason := _failure(probe))}
-
-
-def _failure(probe: Callable[[], object]) -> str:
-    try:
-        probe()
-    except TargetError as error:
-        return str(error)
-    return ""
+    reasons = {}
+    for name, start, args in (("negotiation", start_delayers, (root, config)), ("attempts", start_attempts, (root,))):
+        try:
+            start(*args)
+        except TargetError as error:
+            reasons[name] = str(error)
+    return reasons
 
 
 @functools.cache
-def delayer_tree(root: Path, supported: str) -> Hermetic:
+def delayer_tree(root: Path) -> Hermetic:
     """A tree of its own: only this file may see the virtual clock, and it must before the class is made."""
-    clock = SimpleNamespace(perf_counter=_now, monotonic=_now, time=_now)
-    replaced = {"time": clock, "torch": _Torch()}
-    tree = Hermetic(root, "sglang", [DELAYER], replaced=replaced, supported=supported)
-    tree.provide("sglang.srt.distributed.utils", all_gather_single=all_gather)
-    tree.provide("sglang.srt.runtime_context", get_parallel=lambda: _here.parallel, get_schedule=lambda: _here.schedule)
-    for symbol in ("PrefillDelayer", "PrefillDelayerSinglePassExecutor.negotiate_should_allow_prefill"):
-        tree.symbol(DELAYER, symbol)
+    import torch
+
+    def now() -> Any:
+        return _here.now
+
+    def all_gather(output: Any, contribution: Any, group: str) -> None:
+        assert group == GROUP
+        _here.gather(output, contribution)
+
+    clock = SimpleNamespace(perf_counter=now, monotonic=now, time=now)
+    own_torch = ModuleType("torch")
+    vars(own_torch).update(vars(torch), distributed=SimpleNamespace(all_gather_into_tensor=all_gather))
+    tree = Hermetic(root, "sglang", [DELAYER], replaced={"time": clock, "torch": own_torch}, supported=SUPPORTED)
+    tree.provide(SRT + "distributed.utils", all_gather_single=all_gather)
+    tree.provide(SRT + "runtime_context", get_parallel=lambda: _here.process, get_schedule=lambda: _here.process)
+    tree.symbol(DELAYER, "PrefillDelayerSinglePassExecutor.negotiate_should_allow_prefill")
     return tree
-
-
-def _now() -> float:
-    now: float = _here.now
-    return now
 
 
 class Delayers:
     """The delayers of one engine. `step` runs one scheduler pass on all ranks."""
 
     def __init__(self, tree: Hermetic, config: DelayerConfig) -> None:
-        self._tree, self._config = tree, config
-        self._seats = [_Seat(tree, config) for _ in range(config.dp_size)]
+        self.roots = (str(tree.root / tree.package),)
+        self._together = config.enable_dp_attention
+        self._ranks = [Rank(tree, config) for _ in range(config.dp_size)]
 
     def step(self, reports: Sequence[RankReport]) -> list[Verdict | Raised]:
         """The verdict of every rank. Without DP attention each one is a replica that gathers from nobody else."""
-        together = self._config.enable_dp_attention
-        seats = self._seats if together else self._seats[: len(reports)]
-        work = [functools.partial(seat.step, report) for seat, report in zip(seats, reports, strict=True)]
-        groups = [work] if together else [[one] for one in work]
-        return [self._answer(rank) for group in groups for rank in lockstep(group, _join)]
+        if self._together:
+            return self._gather_and_run(list(zip(self._ranks, reports, strict=True)))
+        replicas = zip(self._ranks, reports, strict=False)
+        return [answer for replica in replicas for answer in self._gather_and_run([replica])]
 
-    def _answer(self, rank: Rank) -> Verdict | Raised:
-        if rank.error is None:
-            verdict: Verdict = rank.result
-            return verdict
-        root = str(self._tree.root / self._tree.package)
-        if isinstance(rank.error, CollectiveFailed):
-            return Raised("CollectiveFailed", str(rank.error), _line(rank.error, root))
-        raised = raised_by_engine(SimpleNamespace(roots=(root,)), rank.error)
-        if raised is None or not isinstance(rank.error, Exception):
-            raise rank.error
-        return raised
+    def _gather_and_run(self, group: list[tuple["Rank", RankReport]]) -> list[Verdict | Raised]:
+        gathered = join([rank.contribution(report) for rank, report in group])
+        return [self._answer(rank, report, gathered) for rank, report in group]
+
+    def _answer(self, rank: "Rank", report: RankReport, gathered: Any) -> Any:
+        try:
+            return answered(self, rank.step, report, gathered)
+        except CollectiveFailed as error:  # raised here, but where the engine gathers
+            frame = [one for one in traceback.extract_tb(error.__traceback__) if one.filename.startswith(self.roots)][
+                -1
+            ]
+            return Raised("CollectiveFailed", str(error), f"{Path(frame.filename).name}:{frame.lineno}")
 
 
-class _Seat:
-    """One rank: its delayer object, its process group, its process-wide state."""
+def join(contributions: list[Any]) -> Any:
+    """One tensor of all that was handed in, or the error that every rank gets from its gather."""
+    import torch
+
+    absent = [str(rank) for rank, contribution in enumerate(contributions) if contribution is None]
+    if absent:
+        return CollectiveFailed(f"rank {', '.join(absent)} never joins this gather")
+    return torch.cat([contribution.flatten() for contribution in contributions])
+
+
+class Rank:
+    """One rank: its delayer object and its process-wide state."""
 
     def __init__(self, tree: Hermetic, config: DelayerConfig) -> None:
-        self._executor, self._config = tree.load(DELAYER).PrefillDelayerSinglePassExecutor, config
-        self._group, self._schedule = Group(), schedule(config)
-        self._parallel = parallel(config, self._group)
-        self._enter(0.0)
-        self._delayer = _construct(tree, options(config, self._group, self._schedule))
+        self._executor = tree.load(DELAYER).PrefillDelayerSinglePassExecutor
+        self._process = process_state(config)
+        self._enter(0.0, None)
+        self._delayer = construct(tree, vars(self._process))
 
-    def _enter(self, now_ms: float) -> None:
-        _here.now, _here.parallel, _here.schedule = Seconds(now_ms), self._parallel, self._schedule
+    def _enter(self, now_ms: float, gather: Callable[[Any, Any], None] | None) -> None:
+        _here.now, _here.process, _here.gather = Seconds(now_ms), self._process, gather
 
-    def step(self, report: RankReport, rank: Rank) -> Verdict:
-        self._enter(report.now_ms)
-        self._group.rank = rank
-        executor = self._executor(self._delayer, token_usage=report.token_usage)
-        if report.prefillable:  # a rank with nothing to prefill is asked by `finalize` alone
-            executor.negotiate_should_allow_prefill(
-                local_prefillable=True,
-                running_batch=report.running_batch,
-                max_prefill_bs=report.max_prefill_bs,
-                max_running_requests=self._config.max_running_requests,
-                waiting_queue_len=report.waiting_queue_len,
-            )
-        ran = int(report.prefillable and executor._result.output_allow)
-        executor.finalize(**dict.fromkeys(_required(executor.finalize), ran))
-        return self._verdict(executor._result)
+    def contribution(self, report: RankReport) -> Any:
+        """The tensor that this rank hands in, None if it ends without a gather."""
+        handed_in: list[Any] = [None]
 
-    def _verdict(self, result: Any) -> Verdict:
+        def gather(output: Any, contribution: Any) -> None:
+            handed_in[0] = contribution
+            raise HandedIn
+
+        with suppress(Exception, HandedIn):  # an error comes again in `step`
+            self._run(copy.deepcopy(self._delayer), report, gather)
+        return handed_in[0]
+
+    def step(self, report: RankReport, gathered: Any) -> Verdict:
+        unread = [gathered]
+
+        def gather(output: Any, contribution: Any) -> None:
+            given = unread.pop() if unread else CollectiveFailed("this rank gathers a second time in the same pass")
+            if isinstance(given, CollectiveFailed):
+                raise given
+            if output.numel() != given.numel():
+                raise CollectiveFailed(f"{given.numel()} values do not fit a buffer of {output.numel()}")
+            output.copy_(given.view_as(output))
+
+        result = self._run(self._delayer, report, gather)
         state = self._delayer._curr_state
         return Verdict(
             allow=bool(result.output_allow),
@@ -180,46 +184,43 @@ class _Seat:
             free_pass_used=not self._delayer.skip_first_delayer,
         )
 
+    def _run(self, delayer: Any, report: RankReport, gather: Callable[[Any, Any], None]) -> Any:
+        self._enter(report.now_ms, gather)
+        executor = self._executor(delayer, token_usage=report.token_usage)
+        if report.prefillable:  # a rank with nothing to prefill is asked by `finalize` alone
+            executor.negotiate_should_allow_prefill(
+                local_prefillable=True,
+                running_batch=report.running_batch,
+                max_prefill_bs=report.max_prefill_bs,
+                max_running_requests=self._process.max_running_requests,
+                waiting_queue_len=report.waiting_queue_len,
+            )
+        ran = int(report.prefillable and executor._result.output_allow)
+        executor.finalize(**dict.fromkeys(required(executor.finalize), ran))
+        return executor._result
 
-def schedule(config: DelayerConfig) -> SimpleNamespace:
-    """What `get_schedule()` and, in older releases, `server_args` hold."""
-    return SimpleNamespace(
-        prefill_delayer_queue_min_ratio=config.queue_min_ratio,
-        prefill_delayer_max_delay_ms=config.max_delay_ms,
-        prefill_max_requests=config.prefill_max_requests,
-        disable_overlap_schedule=False,
-        enable_dp_attention=config.enable_dp_attention,
-    )
 
-
-def parallel(config: DelayerConfig, group: Group) -> SimpleNamespace:
-    """What `get_parallel()` holds, under the names of every release."""
-    return SimpleNamespace(
-        dp_size=config.dp_size,
+def process_state(config: DelayerConfig) -> SimpleNamespace:
+    """What a rank finds in its schedule, its server arguments and so on, under the names of every release."""
+    state = SimpleNamespace(
+        **asdict(config),
         num_dp_ranks=config.dp_size,
+        attn_dp_enabled=config.enable_dp_attention,
         attn_tp_size=1,
         attn_cp_size=1,
-        enable_dp_attention=config.enable_dp_attention,
-        attn_dp_enabled=config.enable_dp_attention,
-        tp_group=SimpleNamespace(cpu_group=group, device_group=group, device="cpu"),
+        prefill_delayer_queue_min_ratio=config.queue_min_ratio,
+        prefill_delayer_max_delay_ms=config.max_delay_ms,
+        disable_overlap_schedule=False,
+        cpu_group=GROUP,
+        tp_group=SimpleNamespace(cpu_group=GROUP, device_group=GROUP, device="cpu"),
     )
+    state.server_args = state
+    return state
 
 
-def options(config: DelayerConfig, group: Group, server_args: SimpleNamespace) -> dict[str, Any]:
-    """What the constructor may ask for, under the names of every release."""
-    return {
-        "dp_size": config.dp_size,
-        "attn_tp_size": 1,
-        "cpu_group": group,
-        "server_args": server_args,
-        "max_delay_passes": config.max_delay_passes,
-        "token_usage_low_watermark": config.token_usage_low_watermark,
-    }
-
-
-def _construct(tree: Hermetic, known: dict[str, Any]) -> Any:
+def construct(tree: Hermetic, known: dict[str, Any]) -> Any:
     delayer = tree.symbol(DELAYER, "PrefillDelayer")
-    wanted = _required(delayer)
+    wanted = required(delayer)
     unknown = [name for name in wanted if name not in known]
     try:
         if unknown:
@@ -230,17 +231,6 @@ def _construct(tree: Hermetic, known: dict[str, Any]) -> Any:
         raise TargetError(f"PrefillDelayer in {file}: {error}; supported: sglang {tree.supported}") from error
 
 
-def _required(function: Any) -> list[str]:
-    parameters = inspect.signature(function).parameters.values()
+def required(function: Any) -> list[str]:
+    parameters: Iterable[inspect.Parameter] = inspect.signature(function).parameters.values()
     return [parameter.name for parameter in parameters if parameter.default is parameter.empty]
-
-
-def _join(contributions: list[Any]) -> Any:
-    import torch
-
-    return torch.cat([tensor.flatten() for tensor in contributions])
-
-
-def _line(error: Exception, root: str) -> str:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(root)]
-    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""

@@ -1,8 +1,4 @@
-"""A value that survives whatever a module does with an import that is not there.
-
-A stand-in is falsy, empty and equal only to itself; it decorates by doing nothing, and a class may inherit from it. It
-has no number in it: code that wants one from it fails instead of computing with a zero that nobody asked for.
-"""
+"""A value that survives whatever a module does with an import that is not there."""
 
 from collections.abc import Iterator
 from inspect import isclass, isroutine
@@ -20,7 +16,10 @@ class AbsentBase:
 
 
 class StandIn:
-    """Callable, decorator, base class, context manager, empty iterable, type: enough to get through an import.
+    """Module, decorator, base class, context manager, type: enough to get through an import.
+
+    It is falsy, empty and equal only to itself. It has no number in it: code that wants one from it fails instead of
+    computing with a zero that nobody asked for.
 
     >>> is_hip = StandIn("engine.utils.is_hip")
     >>> bool(is_hip()), list(is_hip.names[0]), is_hip | None
@@ -45,53 +44,22 @@ class StandIn:
             return args[0]  # a decorator
         return StandIn(f"{self.__name__}()")
 
-    def __getitem__(self, key: Any) -> "StandIn":
-        return self
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        pass
-
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
-        others = [base for base in bases if not isinstance(base, StandIn)]
-        first = next(base for base in bases if isinstance(base, StandIn))
-        return (AbsentBase,) if self is first and not _inherits_absent(others) else ()
-
-    def __instancecheck__(self, instance: Any) -> bool:
-        return False
-
-    def __subclasscheck__(self, subclass: Any) -> bool:
-        return False
-
-    def __bool__(self) -> bool:
-        return False
-
-    def __len__(self) -> int:
-        return 0
+        alone = all(isinstance(base, StandIn) for base in bases)
+        return (AbsentBase,) if alone and self is bases[0] else ()
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())
 
-    def __contains__(self, item: Any) -> bool:
-        return False
-
-    def __enter__(self) -> "StandIn":
+    def _same(self, *operands: Any) -> "StandIn":
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def _no(self, *operands: Any) -> bool:
+        return False
+
+    def _nothing(self, *operands: Any) -> None:
         return None
 
-    def _same(self, *other: Any) -> "StandIn":
-        return self
-
-    def _no(self, other: Any) -> bool:
-        return False
-
-    __or__ = __ror__ = __and__ = __rand__ = __add__ = __radd__ = __sub__ = __rsub__ = _same
-    __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __neg__ = __invert__ = (
-        __deepcopy__
-    ) = _same
-    __lt__ = __le__ = __gt__ = __ge__ = _no
-
-
-def _inherits_absent(bases: list[Any]) -> bool:
-    return any(isclass(base) and issubclass(base, AbsentBase) for base in bases)
+    __getitem__ = __enter__ = __deepcopy__ = __or__ = __ror__ = __add__ = __radd__ = __sub__ = __mul__ = _same
+    __bool__ = __contains__ = __instancecheck__ = __subclasscheck__ = __lt__ = __le__ = __gt__ = __ge__ = _no
+    __setitem__ = __exit__ = _nothing
