@@ -24,7 +24,7 @@ def release():
 
     def get(version):
         pytest.importorskip("torch", reason="SGLang's code needs torch: install the torch extra")
-        if os.environ.get("CPBCG_FETCH") != "1" and not wheels.is_cached("sglang", version):
+        if os.environ.get("CPBCG_FETCH") != "1" and not wheels.cached("sglang", version):
             pytest.skip(f"sglang=={version} is not in the cache; CPBCG_FETCH=1 downloads it")
         return sglang(version)
 

@@ -4,7 +4,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import time
 import tomllib
 import venv
 import zipfile
@@ -113,26 +112,18 @@ def test_a_wrong_sha256_is_refused_even_if_pip_let_it_through(toy, monkeypatch):
 @pytest.mark.parametrize(
     "name", ["../evil.py", "toy/../../evil.py", "/evil.py", "C:evil.py", "C:\\evil.py", "toy\\..\\evil.py"]
 )
-def test_a_wheel_with_a_path_out_of_its_folder_is_refused_whole(tmp_path, name):
+def test_a_wheel_with_a_path_out_of_its_folder_is_written_inside(tmp_path, name):
     wheel = write_wheel(tmp_path / "bad.whl", {"toy/__init__.py": "", name: "EVIL"})
-    with pytest.raises(TargetError, match="path out of its folder"):
-        wheels.unpack(wheel, tmp_path / "tree")
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [wheel]
+    wheels.unpack(wheel, tmp_path / "tree")
+    assert set(tmp_path.iterdir()) == {wheel, tmp_path / "tree"}
+    assert len([path for path in tmp_path.rglob("*") if path.suffix == ".py"]) == 2
 
 
-def test_a_wheel_with_a_symbolic_link_is_refused(tmp_path):
+def test_a_symbolic_link_in_a_wheel_becomes_a_plain_file(tmp_path):
     link = zipfile.ZipInfo("toy/link.py")
     link.external_attr = 0o120777 << 16
-    wheel = write_wheel(tmp_path / "bad.whl", {link: "/etc/passwd"})
-    with pytest.raises(TargetError, match=r"bad\.whl holds 'toy/link\.py': a link"):
-        wheels.unpack(wheel, tmp_path / "tree")
-
-
-@pytest.mark.parametrize(("bound", "value"), [("MAX_BYTES", 10), ("MAX_FILES", 2)])
-def test_a_wheel_that_unpacks_to_too_much_is_refused(toy, tmp_path, monkeypatch, bound, value):
-    monkeypatch.setattr(wheels, bound, value)
-    with pytest.raises(TargetError, match=r"holds 5 files of .* bytes: more than"):
-        wheels.unpack(toy, tmp_path / "tree")
+    wheels.unpack(write_wheel(tmp_path / "bad.whl", {link: "/etc/passwd"}), tmp_path / "tree")
+    assert not (tmp_path / "tree/toy/link.py").is_symlink()
 
 
 def test_a_damaged_wheel_is_one_clear_error(tmp_path):
@@ -169,15 +160,6 @@ def test_a_process_killed_after_unpacking_leaves_a_cache_that_still_works(toy, t
     assert start_fetch(tmp_path / "meet", KILLED).wait(60) == 9
     assert [name.startswith(".unpacking-") for name in in_cache()] == [True]
     assert (wheels.fetch("toy", "1.0") / "toy/deep/leaf.py").is_file()
-
-
-def test_leftovers_of_killed_processes_are_removed_after_a_day(toy):
-    cache = wheels.cache_folder("toy", "1.0").parent
-    for name, age_s in (("old", 25 * 3600), ("young", 60)):
-        (cache / f".unpacking-{name}").mkdir(parents=True)
-        os.utime(cache / f".unpacking-{name}", (time.time() - age_s,) * 2)
-    wheels.fetch("toy", "1.0")
-    assert in_cache() == [".unpacking-young", "toy-1.0"]
 
 
 def test_an_interrupt_while_unpacking_leaves_nothing_behind(toy, monkeypatch):

@@ -10,6 +10,7 @@ from cpbcg_ref import answers, cases
 from cpbcg_ref.engines.contract import Contract
 
 CORE = ("checks", "errors", "layout", "capture", "replay", "delayer", "attempts")
+STRATEGIES = ("zigzag", "interleave")
 
 
 class Reference:
@@ -17,12 +18,11 @@ class Reference:
 
     name = "reference"
     version = version("cpbcg")
-    contract = Contract(
-        strategies=("zigzag", "interleave"), graph_strategies=("zigzag", "interleave"), min_replay_bucket=True
-    )
-    roots = tuple(str(Path(cpbcg_ref.__file__).parent / f"{module}.py") for module in CORE)
+    contract = Contract(strategies=STRATEGIES, graph_strategies=STRATEGIES, min_replay_bucket=True)
+    roots = tuple(str(Path(cpbcg_ref.__file__).with_name(f"{module}.py")) for module in CORE)
     unavailable = {"data": "replayed data is checked by gpu_conformance, not built yet"}  # noqa: RUF012
     policy = "seed"
+    select_replay_bucket = staticmethod(cpbcg_ref.select_replay_bucket)
 
     def is_cp_active(self, batch: cases.Batch, *, cp_rank: int, **group: Any) -> bool:
         return cpbcg_ref.is_cp_active(known(batch), **group)
@@ -48,9 +48,6 @@ class Reference:
 
     def required_local_tokens(self, lengths: list[int] | None, *, cp_rank: int, **group: Any) -> int | None:
         return cpbcg_ref.required_local_tokens(lengths, **group)
-
-    def select_replay_bucket(self, **question: Any) -> int | None:
-        return cpbcg_ref.select_replay_bucket(**question)
 
     def start(self, server: cases.Server) -> "ReferenceServer":
         return ReferenceServer(server)
@@ -80,8 +77,11 @@ class ReferenceServer:
     """A captured ladder; every rank would build the same table."""
 
     def __init__(self, server: cases.Server) -> None:
-        settings = {name: value for name, value in asdict(server).items() if name != "capture_num_tokens"}
-        self.table = cpbcg_ref.CaptureTable(ladder=server.capture_num_tokens, **settings)
+        settings = asdict(server)
+        self.table = cpbcg_ref.CaptureTable(ladder=settings.pop("capture_num_tokens"), **settings)
+
+    def _asked(self, batch: cases.Batch) -> dict[str, Any]:
+        return {"lengths": known(batch), "num_tokens": batch.num_tokens, "table": self.table}
 
     def captured(self, cp_rank: int) -> answers.Captured:
         return answers.Captured(
@@ -94,16 +94,15 @@ class ReferenceServer:
         return cpbcg_ref.is_cp_active(known(batch), **self.table.group)
 
     def can_run_graph(self, batch: cases.Batch, cp_rank: int) -> bool:
-        return cpbcg_ref.can_run_graph(known(batch), num_tokens=batch.num_tokens, table=self.table)
+        return cpbcg_ref.can_run_graph(**self._asked(batch))
 
     def select(self, batch: cases.Batch, cp_rank: int) -> int | None:
-        return cpbcg_ref.select_replay_bucket_for_batch(known(batch), num_tokens=batch.num_tokens, table=self.table)
+        return cpbcg_ref.select_replay_bucket_for_batch(**self._asked(batch))
 
     def load_batch(self, batch: cases.Batch, cp_rank: int) -> answers.Loaded:
-        replay = cpbcg_ref.load_batch(known(batch), num_tokens=batch.num_tokens, table=self.table)
-        return answers.Loaded(
-            bucket=replay.bucket, captured_rows=replay.captured_rows, live_rows=replay.live_rows[cp_rank]
-        )
+        replay = cpbcg_ref.load_batch(**self._asked(batch))
+        rows = {"captured_rows": replay.captured_rows, "live_rows": replay.live_rows[cp_rank]}
+        return answers.Loaded(bucket=replay.bucket, **rows)
 
 
 class ReferenceDelayers:
@@ -114,17 +113,13 @@ class ReferenceDelayers:
         self.states: list[cpbcg_ref.DelayerState] = []
 
     def step(self, reports: cases.Pass) -> list[answers.Verdict | answers.Raised]:
-        self.states = self.states or [cpbcg_ref.DelayerState()] * len(reports)
-        states = zip(self.states, reports, strict=True)
-        rows = [cpbcg_ref.make_report(state, self.config, **asdict(report)) for state, report in states]
+        states = self.states or [cpbcg_ref.DelayerState()] * len(reports)
+        ranks = list(zip(states, reports, strict=True))
+        rows = [cpbcg_ref.make_report(state, self.config, **asdict(report)) for state, report in ranks]
+        tables = [rows] * len(rows) if self.config.enable_dp_attention else [[row] for row in rows]
         decisions = [
-            cpbcg_ref.negotiate(
-                rows if self.config.enable_dp_attention else [rows[rank]],
-                self.states[rank],
-                self.config,
-                now_ms=report.now_ms,
-            )
-            for rank, report in enumerate(reports)
+            cpbcg_ref.negotiate(table, state, self.config, now_ms=report.now_ms)
+            for table, (state, report) in zip(tables, ranks, strict=True)
         ]
         self.states = [decision.state for decision in decisions]
         return list(map(verdict, decisions))

@@ -6,17 +6,17 @@ What a release has is found by looking for its symbols; the version is only a na
 from pathlib import Path
 from typing import Any
 
-from cpbcg_ref.cases import DelayerConfig
+from cpbcg_ref.cases import DelayerConfig, Server
 from cpbcg_ref.engines import sglang_delayer
-from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.engines.contract import METHODS, Contract
 from cpbcg_ref.engines.sglang_layout import Capacity, Layout
 from cpbcg_ref.engines.sglang_process import RUNNER, SUPPORTED, Process
-from cpbcg_ref.engines.sglang_runner import Runners
+from cpbcg_ref.engines.sglang_runner import Started, provide_stubs
 from cpbcg_ref.errors import TargetError
 
+ROUNDS = "get_prefill_num_tokens_to_capture"  # where it is there, buckets are rounded up to a multiple of the CP size
 NO_GRAPHS = "this release has no CUDA graphs for context-parallel prefill (layers/cp/bcg)"
 NO_SELECTOR = "this release has no PrefillCPBCGInput.{}: it picks a bucket by its number of tokens alone"
-ROUNDS = "get_prefill_num_tokens_to_capture"  # where it is there, buckets are rounded up to a multiple of the CP size
 NO_DATA = "replaying captured data needs a GPU, and the body of the model is a stub here"
 
 
@@ -32,14 +32,18 @@ class SGLang:
         import torch
 
         torch.set_num_threads(1)  # tensors of a few rows: threads only cost
-        self.version = version
-        self.roots = (str(Path(package_root) / "sglang"),)
-        self.process = Process(Path(package_root))
-        self.layout, self.capacity = Layout(self.process), Capacity(self.process)
-        self.runners = Runners(self.process, self.capacity)
-        self.contract = self._contract()
-        self.unavailable = self._unavailable()
-        self._delegate()
+        self.version, self.root = version, Path(package_root)
+        self.roots = (str(self.root / "sglang"),)
+        self.process = Process(self.root)
+        provide_stubs(self.process)
+        self.capacity = Capacity(self.process)
+        for capability, part in (
+            ("layout", Layout(self.process)),
+            ("capacity", self.capacity),
+            ("selection", self.capacity),
+        ):
+            vars(self).update({name: getattr(part, name) for name in METHODS[capability]})
+        self.contract, self.unavailable = self._contract(), self._unavailable()
 
     def _contract(self) -> Contract:
         has_interleave = hasattr(self.process.base.ContextParallelStrategy, "shard_local_tokens")
@@ -49,7 +53,7 @@ class SGLang:
         return Contract(strategies=strategies, graph_strategies=graphs, ladder=ladder)
 
     def _unavailable(self) -> dict[str, str]:
-        reasons = {"data": NO_DATA} | sglang_delayer.unavailable(self.process.tree.root)
+        reasons = {"data": NO_DATA} | sglang_delayer.unavailable(self.root)
         if self.capacity.input is None:
             self._never("PrefillCPBCGInput")
             return reasons | dict.fromkeys(("replay", "capacity", "selection"), NO_GRAPHS)
@@ -61,21 +65,15 @@ class SGLang:
 
     def _never(self, symbol: str) -> None:
         """A release whose runner speaks of a symbol has it somewhere else: that is no lack but an unknown release."""
-        file = self.process.tree.root.joinpath(*RUNNER.split(".")).with_suffix(".py")
+        file = self.root.joinpath(*RUNNER.split(".")).with_suffix(".py")
         if symbol in file.read_text("utf-8"):
             raise TargetError(f"{symbol} is used in {file} but was moved; supported: sglang {SUPPORTED}")
 
-    def _delegate(self) -> None:
-        for part, names in (
-            (self.layout, ("is_cp_active", "logical_rows", "shard", "shard_positions", "gather", "kv_segments")),
-            (self.capacity, ("required_local_tokens", "select_replay_bucket")),
-            (self.runners, ("start",)),
-        ):
-            for name in names:
-                setattr(self, name, getattr(part, name))
+    def start(self, server: Server) -> Started:
+        return Started(self.process, self.capacity, server)
 
     def start_delayers(self, config: DelayerConfig) -> Any:
-        return sglang_delayer.start_delayers(self.process.tree.root, config)
+        return sglang_delayer.start_delayers(self.root, config)
 
     def start_attempts(self) -> Any:
-        return sglang_delayer.start_attempts(self.process.tree.root)
+        return sglang_delayer.start_attempts(self.root)

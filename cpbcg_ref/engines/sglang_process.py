@@ -1,7 +1,7 @@
 """What SGLang's code finds around it when it runs: one release, and the process state of one virtual rank at a time."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,16 @@ SRT = "sglang.srt."
 CP = SRT + "layers.cp."
 EXECUTOR = SRT + "model_executor."
 RUNNER = EXECUTOR + "runner.prefill_cuda_graph_runner"
-LEAVES = (
-    *(CP + name for name in ("base", "zigzag", "interleave", "padding", "utils")),
-    *(CP + name for name in ("bcg", "bcg.bcg", "bcg.zigzag_bcg", "bcg.interleave_bcg")),
-    *(EXECUTOR + name for name in ("forward_batch_info", "input_buffers", "model_runner", "runner_utils.buffers")),
-    *(EXECUTOR + name for name in ("cuda_graph_buffer_registry", "cuda_graph_config")),
-    *(EXECUTOR + "runner." + name for name in ("base_runner", "base_cuda_graph_runner", "shape_key")),
-    *(
-        SRT + name
-        for name in ("environ", "utils", "utils.common", "layers.utils.cp_utils", "layers.attention.dsa.utils")
-    ),
-    RUNNER,
+LEAVES = tuple(
+    prefix + name
+    for prefix, names in (
+        (SRT, "environ utils utils.common layers.utils.cp_utils layers.attention.dsa.utils"),
+        (CP, "base zigzag interleave padding utils bcg bcg.bcg bcg.zigzag_bcg bcg.interleave_bcg"),
+        (EXECUTOR, "forward_batch_info input_buffers model_runner runner_utils.buffers"),
+        (EXECUTOR, "cuda_graph_buffer_registry cuda_graph_config"),
+        (EXECUTOR + "runner.", "base_runner base_cuda_graph_runner prefill_cuda_graph_runner shape_key"),
+    )
+    for name in names.split()
 )
 MODEL = "Glm5NextForConditionalGeneration"  # the one architecture with interleave graphs, where that is looked at
 
@@ -39,11 +38,22 @@ class Bag:
         raise AttributeError(f"the engine asks its process for {name!r}, which this adapter does not supply")
 
 
+def always(value: Any) -> Callable[..., Any]:
+    """A function that answers `value`, whatever it is asked."""
+    return lambda *args, **options: value
+
+
+def ints(values: Iterable[int]) -> Any:
+    import torch
+
+    return torch.tensor(list(values), dtype=torch.int64)
+
+
 class Process:
     """A release and the state that its code looks up. `enter` makes it the process of one CP rank."""
 
     def __init__(self, package_root: Path) -> None:
-        self.group: Callable[[Any, Any], None] = lambda output, local: None  # the all-gather of the CP group
+        self.group: Callable[[Any, Any], None] = always(None)  # the all-gather of the CP group: (output, local)
         self.parallel, self.args, self.execution = self._parallel(), server_args(), execution()
         self.tree = Hermetic(package_root, "sglang", LEAVES, supported=SUPPORTED)
         self._provide()
@@ -56,7 +66,7 @@ class Process:
         self.fields = frozenset(inspect.signature(self.batches.ForwardBatch).parameters)
 
     def _parallel(self) -> Any:
-        collective = Bag(all_gather_into_tensor=lambda output, local: self.group(output, local), barrier=lambda: None)
+        collective = Bag(all_gather_into_tensor=lambda output, local: self.group(output, local), barrier=always(None))
         return Bag(
             attn_cp_rank=0, attn_cp_size=1, attn_cp_group=collective, tp_group=collective, tp_rank=0, tp_size=1,
             attn_tp_size=1, attn_tp_rank=0, dp_size=1, num_dp_ranks=1, pp_size=1, moe_ep_size=1,
@@ -67,27 +77,19 @@ class Process:
 
     def _provide(self) -> None:
         """In place before any module of the release is executed, so that its imports find it."""
-        provide, a2a = self.tree.provide, Bag(is_none=lambda: True, is_customized=lambda: False)
-        provide(
-            SRT + "runtime_context",
-            get_parallel=lambda: self.parallel,
-            get_server_args=lambda: self.args,
-            get_device=lambda: self.args,
-            get_exec=lambda: self.execution,
-            get_schedule=lambda: Bag(enable_mixed_chunk=False, disable_chunked_prefix_cache=True),
-            process_model_config=self.args.get_model_config,
-        )
-        provide(
-            SRT + "arg_groups.overrides",
-            resolved_view=lambda args: args,
-            resolving_view=lambda args: args,
-            attention_backends_of=lambda args: args._resolved_attention_backends(),
-            model_config_of=lambda args: args.get_model_config(),
-        )
+        provide, args = self.tree.provide, always(self.args)
+        context, overrides = SRT + "runtime_context", SRT + "arg_groups.overrides"
+        schedule = Bag(enable_mixed_chunk=False, disable_chunked_prefix_cache=True)
+        provide(context, get_parallel=always(self.parallel), get_exec=always(self.execution))
+        provide(context, get_server_args=args, get_device=args, get_schedule=always(schedule))
+        provide(context, process_model_config=self.args.get_model_config)
+        provide(overrides, resolved_view=args, resolving_view=args, model_config_of=self.args.get_model_config)
+        provide(overrides, attention_backends_of=self.args._resolved_attention_backends)
         gather = self.parallel.attn_cp_group.all_gather_into_tensor
         provide(SRT + "layers.dp_attention", attn_cp_all_gather_into_tensor=gather)
-        provide(SRT + "layers.moe.utils", get_moe_a2a_backend=lambda: a2a)
-        on = Bag(get=lambda: True)  # the only path that later releases have
+        a2a = Bag(is_none=always(True), is_customized=always(False))
+        provide(SRT + "layers.moe.utils", get_moe_a2a_backend=always(a2a))
+        on = Bag(get=always(True))  # the only path that later releases have
         type(self.tree.symbol(SRT + "environ", "envs")).SGLANG_ENABLE_CP_V2 = on
 
     def enter(self, cp_size: int, strategy: str, cp_rank: int) -> Any:
@@ -110,49 +112,37 @@ class Process:
         """The release's ForwardBatch of an extend pass. Lengths that are not known are missing on the host alone."""
         import torch
 
-        def ints(values: Any) -> Any:
-            return torch.tensor(list(values), dtype=torch.int64)
-
-        bs, num_tokens = len(batch.lengths), max(batch.num_tokens, 0)
+        bs, num_tokens, lengths = len(batch.lengths), max(batch.num_tokens, 0), list(batch.lengths)
         seq_lens = ints(p + length for p, length in zip(batch.prefixes, batch.lengths, strict=True))
+        each_token = torch.arange(num_tokens)
         values = {
-            "forward_mode": self.batches.ForwardMode.EXTEND,
-            "batch_size": bs,
-            "input_ids": torch.zeros(num_tokens, dtype=torch.int64),
-            "positions": torch.zeros(num_tokens, dtype=torch.int64),
-            "out_cache_loc": torch.arange(num_tokens),
-            "req_pool_indices": torch.arange(bs),
-            "seq_lens": seq_lens,
-            "seq_lens_cpu": seq_lens,
-            "orig_seq_lens": seq_lens,
-            "seq_lens_sum": sum(batch.prefixes) + sum(batch.lengths),
-            "extend_num_tokens": num_tokens,
-            "extend_seq_lens": ints(batch.lengths),
-            "extend_prefix_lens": ints(batch.prefixes),
-            "extend_start_loc": ints([*accumulate(batch.lengths, initial=0)][:bs]),
-            "extend_seq_lens_cpu": list(batch.lengths) if batch.lengths_known else None,
-            "extend_prefix_lens_cpu": list(batch.prefixes),
-            "kv_loc_plan": Bag(bind_replay=lambda *args, **options: None),
-        }
+            "forward_mode": self.batches.ForwardMode.EXTEND, "batch_size": bs, "req_pool_indices": torch.arange(bs),
+            "input_ids": torch.zeros_like(each_token), "positions": torch.zeros_like(each_token),
+            "out_cache_loc": each_token, "kv_loc_plan": Bag(bind_replay=always(None)),
+            "seq_lens": seq_lens, "seq_lens_cpu": seq_lens, "orig_seq_lens": seq_lens,
+            "seq_lens_sum": sum(batch.prefixes) + sum(lengths), "extend_num_tokens": num_tokens,
+            "extend_seq_lens": ints(lengths), "extend_seq_lens_cpu": lengths if batch.lengths_known else None,
+            "extend_prefix_lens": ints(batch.prefixes), "extend_prefix_lens_cpu": list(batch.prefixes),
+            "extend_start_loc": ints([*accumulate(lengths, initial=0)][:bs]),
+        }  # fmt: skip
         return self.batches.ForwardBatch(**{name: value for name, value in values.items() if name in self.fields})
 
 
 def server_args() -> Any:
     """The command line of the server; `backend` is its attention backend for prefill."""
-    args: Any = Bag(device="cpu", pp_size=1, dp_size=1, ep_size=1, backend="")
-    vars(args).update(enable_lora=False, enable_pdmux=False, enable_cudagraph_gc=True)
-    args.enable_mamba_extra_buffer = args.use_mla_backend = lambda: False
-    args.get_model_config = lambda: Bag(hf_config=Bag(architectures=[MODEL]))
-    args._resolved = lambda: args
-    args._resolved_attention_backends = lambda: (args.backend, args.backend)
+    args: Any = Bag(
+        device="cpu", pp_size=1, dp_size=1, ep_size=1, backend="", enable_lora=False, enable_pdmux=False,
+        enable_cudagraph_gc=True, enable_mamba_extra_buffer=always(False), use_mla_backend=always(False),
+        get_model_config=always(Bag(hf_config=Bag(architectures=[MODEL]))),
+    )  # fmt: skip
+    args._resolved = always(args)
+    args._resolved_attention_backends = lambda *asked: (args.backend, args.backend)
     return args
 
 
 def execution() -> Any:
     return Bag(
-        moe=Bag(elastic_ep_backend=None),
-        overlap=Bag(enable_two_batch_overlap=False),
-        mamba=Bag(enable_mamba_extra_buffer=False),
-        graph=Bag(enable_cudagraph_gc=True),
+        moe=Bag(elastic_ep_backend=None), overlap=Bag(enable_two_batch_overlap=False),
+        mamba=Bag(enable_mamba_extra_buffer=False), graph=Bag(enable_cudagraph_gc=True),
         features=Bag(enable_return_hidden_states=False, return_hidden_states_mode=None),
-    )
+    )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 from cpbcg_ref.answers import Captured, Loaded
 from cpbcg_ref.cases import Batch, Server
 from cpbcg_ref.engines.sglang_layout import Capacity
-from cpbcg_ref.engines.sglang_process import EXECUTOR, RUNNER, SRT, Bag, Process
+from cpbcg_ref.engines.sglang_process import EXECUTOR, RUNNER, SRT, Bag, Process, always
 
 SELECTOR = "select_replay_bucket_for_batch"
 FACTOR = "_MAX_PREFILL_CUDA_GRAPH_PADDING_FACTOR"
@@ -21,28 +21,22 @@ REQUEST_SLOTS = 4096  # more than any batch here has requests
 class Attention(Bag):
     """Stub of the attention backend. It keeps the last batch that it was asked to prepare for."""
 
-    def __init__(self) -> None:
-        self.batch: Any = None
-        self.dllm_attention = self.prefill_cuda_graph_default_max_seq_len = None
-        self.use_captured_forward_metadata_for_breakable_cuda_graph = False
-        self.skips_prefill_metadata_on_idle_dp_rank = False
+    batch: Any = None
+    dllm_attention = prefill_cuda_graph_default_max_seq_len = None
+    use_captured_forward_metadata_for_breakable_cuda_graph = skips_prefill_metadata_on_idle_dp_rank = False
+    prepare_prefill_shared_read_snapshot = resolve_prefill_shared_read_ends = always(None)
 
     def init_forward_metadata(self, batch: Any) -> None:
         self.batch = batch
-
-    def prepare_prefill_shared_read_snapshot(self, *args: Any, **options: Any) -> None: ...
-
-    def resolve_prefill_shared_read_ends(self, *args: Any, **options: Any) -> None: ...
 
 
 class Graphs(Bag):
     """Stub of the breakable graph backend: a capture notes the batch that the runner made for it."""
 
+    capture_session = always(nullcontext())
+
     def __init__(self, attention: Attention) -> None:
         self.attention, self.captured = attention, dict[int, Any]()
-
-    def capture_session(self, stream: Any) -> Any:
-        return nullcontext()
 
     def capture_one(self, key: Any, run_once: Any, **options: Any) -> None:
         self.captured[key.size] = self.attention.batch
@@ -51,7 +45,7 @@ class Graphs(Bag):
 class Progress(list[int]):
     """What `tqdm` returns, without a progress bar."""
 
-    def set_description(self, text: str) -> None: ...
+    set_description = always(None)
 
 
 class Body(Bag):
@@ -66,20 +60,21 @@ class Body(Bag):
         return lambda ids: ids.view(-1, 1).float()
 
 
-def model_runner(process: Process, server: Server, attention: Attention) -> Any:
+def model_runner(process: Process, server: Server) -> Any:
     """The owner of the graph runner, as far as graph runners ask it."""
     import torch
 
-    no, none = (lambda *args: False), (lambda *args: None)
+    no, none = always(False), always(None)
     slots = max(REQUEST_SLOTS, 1 + max(server.capture_num_tokens, default=0) // server.context_length)
-    config: Any = Bag(is_multimodal=False, hidden_size=1, context_len=server.context_length, vocab_size=1)
-    config.hf_config = Bag(model_type="", architectures=[])
-    config.is_mla_breakable_cuda_graph_supported = False
+    config = Bag(
+        is_multimodal=False, hidden_size=1, context_len=server.context_length, vocab_size=1,
+        hf_config=Bag(model_type="", architectures=[]), is_mla_breakable_cuda_graph_supported=False,
+    )  # fmt: skip
     return Bag(
-        model=Body(), model_config=config, server_args=process.args, attn_backend=attention, device="cpu", gpu_id=0,
+        model=Body(), model_config=config, server_args=process.args, attn_backend=Attention(), device="cpu", gpu_id=0,
         dtype=torch.float32, is_generation=True, is_draft_worker=False, lora_manager=None, graph_shared_output=None,
         req_to_token_pool=Bag(size=slots, req_to_token=Bag(shape=(slots, server.context_length))),
-        spec_algorithm=Bag(is_eagle=no, is_eagle3=no, is_dflash_family=no, is_none=lambda: True),
+        spec_algorithm=Bag(is_eagle=no, is_eagle3=no, is_dflash_family=no, is_none=always(True)),
         attention_layers=[], mha_companion_layers=[], moe_layers=[], moe_fusions=[],
         pp_group=Bag(is_first_rank=True, is_last_rank=True), tp_group=process.parallel.tp_group,
         get_pp_proxy_topk_size=none, get_pp_proxy_residual_num_blocks=none, get_pp_proxy_dspark_hidden_size=none,
@@ -89,46 +84,25 @@ def model_runner(process: Process, server: Server, attention: Attention) -> Any:
     )  # fmt: skip
 
 
-class Runners:
-    """Capability `replay`: makes the runners of a server."""
-
-    def __init__(self, process: Process, capacity: Capacity) -> None:
-        self.process, self.capacity = process, capacity
-        self.module: Any = None
-        self.gate: Any = None
-        self._provide()
-
-    def start(self, server: Server) -> "Started":
-        """Capture `server`'s ladder on every CP rank. What the release raises on the way goes up."""
-        if self.module is None:
-            self._load()
-        return Started(self, server)
-
-    def _provide(self) -> None:
-        """Stubs of what the runner imports; to be in place before it is executed."""
-        provide, backends = self.process.tree.provide, EXECUTOR + "runner_backend."
-        provide(SRT + "runtime_context", get_model=lambda: Bag(override=lambda **options: nullcontext()))
-        provide(backends + "breakable_cuda_graph_backend", BreakableCudaGraphBackend=Graphs)
-        provide(backends + "utils", resolve_prefill_backend=lambda runner: Graphs(runner.model_runner.attn_backend))
-        provide("tqdm", tqdm=Progress)
-
-    def _load(self) -> None:
-        tree = self.process.tree
-        for symbol in ("PrefillCudaGraphRunner.can_run_graph", "PrefillCudaGraphRunner.load_batch", FACTOR):
-            tree.symbol(RUNNER, symbol)
-        self.gate = tree.symbol(EXECUTOR + "model_runner", "_prefill_cuda_graph_allows_context_parallel")
-        self.module = tree.load(RUNNER)
-        self.module.get_available_gpu_memory = lambda *args, **options: 0.0
-        self.module.freeze_gc = lambda enabled: nullcontext()
+def provide_stubs(process: Process) -> None:
+    """Put what the release's runner imports in place before it is executed."""
+    provide, backends = process.tree.provide, EXECUTOR + "runner_backend."
+    provide(SRT + "runtime_context", get_model=always(Bag(override=always(nullcontext()))))
+    provide(backends + "breakable_cuda_graph_backend", BreakableCudaGraphBackend=Graphs)
+    provide(backends + "utils", resolve_prefill_backend=lambda runner: Graphs(runner.model_runner.attn_backend))
+    provide("tqdm", tqdm=Progress)
 
 
 class Started:
-    """A server after capture, as seen by each of its CP ranks."""
+    """A server after capture, as seen by each of its CP ranks. What the release raises on the way goes up."""
 
-    def __init__(self, runners: Runners, server: Server) -> None:
-        self.process, self.module, self.gate, self.server = runners.process, runners.module, runners.gate, server
-        self.factor: int = getattr(self.module, FACTOR)
-        self.process.args.backend = self.backend = runners.capacity.graph_backend(server.strategy) or ""
+    def __init__(self, process: Process, capacity: Capacity, server: Server) -> None:
+        for symbol in ("PrefillCudaGraphRunner.can_run_graph", "PrefillCudaGraphRunner.load_batch"):
+            process.tree.symbol(RUNNER, symbol)
+        self.process, self.server, self.factor = process, server, process.tree.symbol(RUNNER, FACTOR)
+        self.gate = process.tree.symbol(EXECUTOR + "model_runner", "_prefill_cuda_graph_allows_context_parallel")
+        process.tree.provide(RUNNER, get_available_gpu_memory=always(0.0), freeze_gc=always(nullcontext()))
+        capacity.graph_backend(server.strategy)
         self.runners = [self._runner(rank) for rank in range(server.cp_size)]
 
     def _enter(self, cp_rank: int) -> Any:
@@ -136,11 +110,11 @@ class Started:
 
     def _runner(self, cp_rank: int) -> Any:
         self._enter(cp_rank)
-        ladder = list(self.server.capture_num_tokens)
-        prefill = Bag(backend=self.module.Backend.BREAKABLE, bs=ladder, max_context_size=None, max_seq_len=None)
+        module, ladder = self.process.tree.load(RUNNER), list(self.server.capture_num_tokens)
+        prefill = Bag(backend=module.Backend.BREAKABLE, bs=ladder, max_context_size=None, max_seq_len=None)
         self.process.execution.graph.cuda_graph_config = self.process.args.cuda_graph_config = Bag(prefill=prefill)
         self.process.tree.load(EXECUTOR + "input_buffers")._forward_input_buffer_pool.clear()
-        return self.module.PrefillCudaGraphRunner(model_runner(self.process, self.server, Attention()))
+        return module.PrefillCudaGraphRunner(model_runner(self.process, self.server))
 
     def _batch(self, batch: Batch, cp_rank: int) -> Any:
         self._enter(cp_rank)
@@ -177,7 +151,7 @@ class Started:
         forward, runner = self._batch(batch, cp_rank), self.runners[cp_rank]
         if not self.gate(runner, forward):
             return None
-        if runner.prefill_cp_bcg_input is None or not hasattr(runner.prefill_cp_bcg_input, SELECTOR):
+        if not hasattr(runner.prefill_cp_bcg_input, SELECTOR):
             return self._by_tokens(runner, batch.num_tokens)
         bucket: int | None = getattr(runner.prefill_cp_bcg_input, SELECTOR)(
             num_tokens=batch.num_tokens,

@@ -8,7 +8,6 @@ path/to/file.py:Class            an adapter in a file; the file's folder can be 
 package.module:Class             an adapter in a module; the working directory can be imported from
 """
 
-import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -62,7 +61,7 @@ def known_engines() -> tuple[Known, ...]:
 
 def known(name: str) -> Known:
     pinned, here = tuple(wheels.pins(name)), installed(name)
-    cached = tuple(version for version in pinned if wheels.is_cached(name, version))
+    cached = tuple(version for version in pinned if wheels.cached(name, version))
     return Known(name=name, pinned=pinned, cached=cached, installed=here[1] if here else None)
 
 
@@ -81,23 +80,32 @@ def resolve(target: str, *, allow_unpinned: bool = False, progress: wheels.Tell 
     >>> resolve("reference").name
     'reference'
     """
-    head, separator, rest = split(target)
-    if head in ENGINES:
-        return engine(target, head, *locate(target, head, separator, rest, allow_unpinned, progress))
-    if target in REFERENCES:
-        return symbol_at(REFERENCES[target])()
-    where, colon, symbol = target.rpartition(":")
-    if separator in ("==", "@") or not (colon and where and symbol):
-        raise TargetError(f"unknown target {target!r}: the forms are {FORMS}; NAME is one of {', '.join(ENGINES)}")
-    is_file = where.endswith(".py") or any(mark in where for mark in "/\\")
-    module = load_file(target, where) if is_file else load_module(target, where)
-    return checked(target, attempt(target, f"{symbol}()", find_symbol(target, module, symbol)))
+    named = re.fullmatch(r"([\w-]+)(?:(==|@)(.*))?", target, re.DOTALL)
+    name, separator, rest = named.groups("") if named else ("", "", "")
+    if name not in ENGINES:
+        return own_adapter(target)
+    if not separator:
+        place = installed(name)
+    elif separator == "@":
+        place = unpacked(name, rest)
+    elif re.fullmatch(r"\d[\w.!+-]*", rest, re.ASCII):
+        place = wheels.fetch(name, rest, allow_unpinned=allow_unpinned, progress=progress), rest
+    else:
+        raise TargetError(f"{target!r}: {rest!r} is not one release, write a number such as {name}==0.5.18")
+    if place is None:
+        raise TargetError(f"{name} is not installed in {sys.prefix}: name a release ({name}==V) or a tree ({name}@DIR)")
+    return make(target, name, *place)
 
 
-def split(target: str) -> tuple[str, str, str]:
-    """Name, separator, rest; ("", "", "") if the target does not begin with a plain name."""
-    found = re.fullmatch(r"([A-Za-z0-9_-]+)(?:(==|@|:)(.*))?", target, re.DOTALL)
-    return (found[1], found[2] or "", found[3] or "") if found else ("", "", "")
+def make(target: str, name: str, root: Path, version: str) -> Any:
+    try:
+        return symbol_at(ENGINES[name].adapter)(root, version)
+    except TargetError:
+        raise
+    except Exception as error:
+        lacks_torch = isinstance(error, ModuleNotFoundError) and error.name == "torch"
+        advice = "pip install 'cpbcg[torch]'" if lacks_torch else f"the adapter was made for {supported_range(name)}"
+        raise TargetError(f"{target}: {type(error).__name__}: {error} ({advice})") from error
 
 
 def symbol_at(place: str) -> Any:
@@ -105,44 +113,21 @@ def symbol_at(place: str) -> Any:
     return getattr(importlib.import_module(module), symbol)
 
 
-def locate(
-    target: str, name: str, separator: str, rest: str, allow_unpinned: bool, progress: wheels.Tell | None
-) -> tuple[Path, str]:
-    """Package root and version."""
-    if separator == "==":
-        if not re.fullmatch(r"\d[\w.!+-]*", rest, re.ASCII):
-            raise TargetError(f"{target!r}: {rest!r} is not one release, write a number such as {name}==0.5.18")
-        return wheels.fetch(name, rest, allow_unpinned=allow_unpinned, progress=progress), rest
-    if separator == "@":
-        return unpacked(name, rest)
-    if separator:
-        raise TargetError(f"{target!r}: {name} takes no {':' + rest!r}, the forms are {name}, {name}==V, {name}@DIR")
-    here = installed(name)
-    if here is None:
-        raise TargetError(f"{name} is not installed in {sys.prefix}: name a release ({name}==V) or a tree ({name}@DIR)")
-    return here
-
-
 def installed(name: str) -> tuple[Path, str] | None:
     """Package root and version of what this Python would import, found without executing it."""
-    try:
-        spec = importlib.util.find_spec(ENGINES[name].package)
-    except (ImportError, ValueError):
-        return None
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    root = Path(next(iter(spec.submodule_search_locations))).parent
+    spec = importlib.util.find_spec(ENGINES[name].package)
+    if spec is None or spec.origin is None:
+        return None  # a folder without __init__.py, such as a clone in the working directory, is no installation
+    root = Path(spec.origin).parents[1]
     try:
         return root, importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        # A folder of that name without __init__.py (a clone in the working directory, say) is no installation.
-        return (root, tree_version(name, root)) if spec.origin else None
+        return root, tree_version(name, root)
 
 
 def unpacked(name: str, folder: str) -> tuple[Path, str]:
     """Package root and version of a tree. The parent layouts come first: a clone often has the package's name."""
-    package = ENGINES[name].package
-    base = Path(os.path.abspath(os.path.expanduser(folder)))
+    package, base = ENGINES[name].package, absolute(folder)
     roots = [base, base / "python", *([base.parent] if base.name == package else [])]
     for root in roots if folder else []:
         if next((root / package).rglob("*.py"), None):
@@ -151,6 +136,10 @@ def unpacked(name: str, folder: str) -> tuple[Path, str]:
     raise TargetError(
         f"{name}@{folder}: no Python files in {looked}: name the repository root, its python/ or {package}/"
     )
+
+
+def absolute(path: str) -> Path:
+    return Path(os.path.abspath(os.path.expanduser(path)))
 
 
 def tree_version(name: str, root: Path) -> str:
@@ -164,27 +153,30 @@ def tree_version(name: str, root: Path) -> str:
     return f"unknown ({root})"
 
 
-def engine(target: str, name: str, root: Path, version: str) -> Any:
-    try:
-        return symbol_at(ENGINES[name].adapter)(root, version)
-    except TargetError:
-        raise
-    except Exception as error:
-        lacks_torch = isinstance(error, ModuleNotFoundError) and error.name == "torch"
-        advice = "pip install 'cpbcg[torch]'" if lacks_torch else f"the adapter was made for {supported_range(name)}"
-        raise TargetError(f"{target}: {type(error).__name__}: {error} ({advice})") from error
+def own_adapter(target: str) -> Any:
+    """The reference, or an object of the class that a stranger's file or module holds."""
+    if target in REFERENCES:
+        return symbol_at(REFERENCES[target])()
+    where, _, symbol = target.rpartition(":")
+    is_file = where.endswith(".py") or "/" in where or "\\" in where
+    is_module = where not in ENGINES and all(part.isidentifier() for part in where.split("."))
+    if not symbol or not (is_file or is_module):
+        raise TargetError(f"unknown target {target!r}: the forms are {FORMS}; NAME is one of {', '.join(ENGINES)}")
+    module = load_file(target, absolute(where)) if is_file else load_module(target, where)
+    found = attempt(target, f"{symbol}()", find_symbol(target, module, symbol))
+    for name, kind in {"name": str, "version": str, "contract": Contract}.items():
+        if not isinstance(getattr(found, name, None), kind):
+            raise TargetError(f"{target!r}: the object has no {name} ({kind.__name__}), see {Contract.__module__}")
+    return found
 
 
-def load_file(target: str, where: str) -> ModuleType:
-    path = Path(os.path.abspath(os.path.expanduser(where)))
+def load_file(target: str, path: Path) -> ModuleType:
     if not path.is_file():
         raise TargetError(f"{target!r}: there is no file {path}")
     importable_from(path.parent)
-    spec = importlib.util.spec_from_file_location(f"cpbcg_target_{path.stem}", path)
-    if spec is None:
-        raise TargetError(f"{target!r}: {path} is not a Python file, write path/to/file.py:Class")
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    # Compiled here, not by the loader: its cache misses an edit of the same size within the same second.
+    module = sys.modules[f"cpbcg_target_{path.stem}"] = ModuleType(f"cpbcg_target_{path.stem}")
+    module.__file__ = str(path)
+    # Compiled here, not by an importer: its cache misses an edit of the same size within the same second.
     attempt(target, f"running {path}", lambda: exec(compile(path.read_bytes(), str(path), "exec"), vars(module)))
     return module
 
@@ -214,12 +206,3 @@ def attempt(target: str, doing: str, function: Callable[..., Any], *args: Any) -
         return function(*args)
     except (Exception, SystemExit) as error:
         raise TargetError(f"{target!r}: {doing} raised {type(error).__name__}: {error}") from error
-
-
-def checked(target: str, found: Any) -> Any:
-    """The object itself, if it has what every engine has."""
-    wrong = [name for name in ("name", "version") if not isinstance(getattr(found, name, None), str)]
-    if wrong or not isinstance(getattr(found, "contract", None), Contract):
-        lacking = ", ".join([f"{name} (str)" for name in wrong] or ["contract (cpbcg_ref.engines.contract.Contract)"])
-        raise TargetError(f"{target!r}: the object lacks {lacking}: every engine has name, version and contract")
-    return found
