@@ -1,19 +1,17 @@
 """Executable specification of context-parallel prefill with captured CUDA graphs. Standard library only."""
 
-from cpbcg_ref.attempts import RecentAttempts
 from cpbcg_ref.capture import CaptureTable, capture_requests
 from cpbcg_ref.delayer import (
     Decision,
     DelayerConfig,
     DelayerState,
     RankReport,
+    RecentAttempts,
     make_report,
     negotiate,
 )
 from cpbcg_ref.errors import CpbcgError, InvalidInput, ReplayError
 from cpbcg_ref.layout import (
-    Interleave,
-    Zigzag,
     extend_lengths,
     gather,
     is_cp_active,
@@ -22,7 +20,6 @@ from cpbcg_ref.layout import (
     per_rank_logical_tokens,
     required_local_tokens,
     shard,
-    strategy_named,
 )
 from cpbcg_ref.replay import Replay, can_run_graph, load_batch, select_replay_bucket, select_replay_bucket_for_batch
 
@@ -32,13 +29,11 @@ __all__ = [
     "Decision",
     "DelayerConfig",
     "DelayerState",
-    "Interleave",
     "InvalidInput",
     "RankReport",
     "RecentAttempts",
     "Replay",
     "ReplayError",
-    "Zigzag",
     "can_run_graph",
     "capture_requests",
     "extend_lengths",
@@ -54,5 +49,4 @@ __all__ = [
     "select_replay_bucket",
     "select_replay_bucket_for_batch",
     "shard",
-    "strategy_named",
 ]

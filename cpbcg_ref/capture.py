@@ -5,17 +5,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from cpbcg_ref.checks import check_ladder, check_padding_rule, check_whole, refuse
-from cpbcg_ref.layout import required_local_tokens, strategy_named
+from cpbcg_ref.errors import check, check_ladder, check_padding_rule, refuse
+from cpbcg_ref.layout import required_local_tokens, strategy_for
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureTable:
-    """One server's captured graphs, equal on all ranks.
+    """One server's captured graphs, equal on all ranks; the padding rule too, so that nobody selects by another.
 
-    Given: the `ladder` of buckets (tokens of a batch), `cp_size` (1: CP not configured), `context_length` (longest
-    request, tokens), what the graphs support beyond a plain prefill, and the selector's padding rule, kept here so that
-    admission and replay cannot use two. Derived: the buckets that can be captured, their requests and physical rows.
+    `ladder`: buckets asked for (tokens of a batch). `cp_size` 1: CP not configured. `context_length`: longest request
+    (tokens). `supports`: what the graphs can do beyond a plain prefill. The rest is what could be captured of it.
 
     >>> table = CaptureTable(ladder=(4, 16, 128), cp_size=4, context_length=64)
     >>> table.capture_num_tokens, table.requests[128], dict(table.bucket_local_tokens)
@@ -30,6 +29,7 @@ class CaptureTable:
     max_padding_factor: float = 2
     min_replay_bucket: int = 0
     supports: frozenset[str] = frozenset()
+    capture_num_tokens: tuple[int, ...] = field(init=False, compare=False, repr=False)
     requests: Mapping[int, tuple[int, ...]] = field(init=False, compare=False, repr=False)
     bucket_local_tokens: Mapping[int, int] = field(init=False, compare=False, repr=False)
 
@@ -42,12 +42,8 @@ class CaptureTable:
             refuse("ladder", self.ladder, f"no bucket can be captured with {limits}; add larger buckets")
         how = {"alignment": self.alignment, **self.group}
         rows = {bucket: required_local_tokens(split, **how) for bucket, split in requests.items()}
-        object.__setattr__(self, "requests", MappingProxyType(requests))
-        object.__setattr__(self, "bucket_local_tokens", MappingProxyType(rows))
-
-    @property
-    def capture_num_tokens(self) -> tuple[int, ...]:
-        return tuple(self.requests)
+        vars(self).update(ladder=tuple(self.ladder), capture_num_tokens=tuple(requests))
+        vars(self).update(requests=MappingProxyType(requests), bucket_local_tokens=MappingProxyType(rows))
 
     @property
     def group(self) -> dict[str, Any]:
@@ -63,9 +59,9 @@ def capture_requests(bucket: int, *, cp_size: int, context_length: int, strategy
     >>> capture_requests(27, cp_size=4, context_length=9), capture_requests(9, cp_size=4, context_length=8)
     ((9, 9, 9), ())
     """
-    check_whole("bucket", bucket, least=1, what="a bucket (tokens)")
-    check_whole("context_length", context_length, least=1, what="the longest request (tokens)")
+    check(int, least=1, what="a bucket (tokens)", bucket=bucket)
+    check(int, least=1, what="the longest request (tokens)", context_length=context_length)
     count = -(-bucket // context_length)
     base, longer = divmod(bucket, count)
     split = (base + 1,) * longer + (base,) * (count - longer)
-    return split if strategy_named(strategy, cp_size=cp_size).can_shard(split) else ()
+    return split if strategy_for(split, cp_size, strategy).can_shard(split, cp_size) else ()

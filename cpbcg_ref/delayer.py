@@ -6,19 +6,22 @@ rank r:  negotiate(table, state, config, now_ms=its clock)    pure; the clock on
 """
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
+from itertools import product
 from zlib import crc32
 
-from cpbcg_ref.checks import check_counts, check_fingerprints, check_flags, check_number, check_whole, refuse
+from cpbcg_ref.errors import check, refuse
+
+WINDOW = 16  # attempts
 
 
 @dataclass(frozen=True, kw_only=True)
 class DelayerConfig:
     """Equal on all ranks. None: not configured. `max_delay_passes` and `max_delay_ms` are two bounds on one wait.
 
-    policy "seed" is as specified. "hardened" keeps a request's budget over passes in which nobody is prefillable, holds
-    nothing while nobody decodes, caps the target by the free slots, compares each rank's running requests with its own
-    batch size, and counts a rank with a chunk in progress as prefillable. Its rows have the same fields.
+    policy "seed" is section 4 as written. "hardened" keeps a request's budget when nobody is prefillable, holds
+    nothing while nobody decodes, caps the target by the free slots, compares a rank's running requests with its own
+    batch size, and counts a rank with a chunk in progress as prefillable.
     """
 
     dp_size: int
@@ -32,16 +35,13 @@ class DelayerConfig:
     policy: str = "seed"
 
     def __post_init__(self) -> None:
-        check_whole("dp_size", self.dp_size, least=1)
-        check_whole("max_running_requests", self.max_running_requests, least=1)
-        check_counts(max_delay_passes=self.max_delay_passes)
-        check_number("max_delay_ms", self.max_delay_ms)
-        if self.prefill_max_requests is not None:
-            check_whole("prefill_max_requests", self.prefill_max_requests, least=1)
-        for name in ("queue_min_ratio", "token_usage_low_watermark"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name))
-        check_flags(enable_dp_attention=self.enable_dp_attention)
+        check(int, least=1, dp_size=self.dp_size, max_running_requests=self.max_running_requests)
+        check(int | None, least=1, prefill_max_requests=self.prefill_max_requests)
+        check(int, max_delay_passes=self.max_delay_passes)
+        check(float, max_delay_ms=self.max_delay_ms)
+        check(float | None, queue_min_ratio=self.queue_min_ratio)
+        check(float | None, token_usage_low_watermark=self.token_usage_low_watermark)
+        check(bool, enable_dp_attention=self.enable_dp_attention)
         if self.policy not in ("seed", "hardened"):
             refuse("policy", self.policy, "choose seed or hardened")
 
@@ -68,10 +68,8 @@ class RankReport:
     waiting_queue_len: int = 0
 
     def __post_init__(self) -> None:
-        check_flags(prefillable=self.prefillable, below_watermark=self.below_watermark)
-        check_flags(timer_expired=self.timer_expired)
-        check_counts(running_batch=self.running_batch, max_prefill_bs=self.max_prefill_bs)
-        check_counts(waiting_queue_len=self.waiting_queue_len)
+        for field in fields(self):
+            check(field.type, **{field.name: getattr(self, field.name)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +81,7 @@ class DelayerState:
     free_pass_used: bool = False
 
     def __post_init__(self) -> None:
-        assert self.episode_open == (self.started_ms is not None), f"{self}: an episode opens with its first delay"
-
-    @property
-    def episode_open(self) -> bool:
-        return self.delayed_passes > 0
+        assert (self.started_ms is None) == (not self.delayed_passes), f"{self}: an episode opens with its first delay"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +92,31 @@ class Decision:
     reason: str
     state: DelayerState
     wait_passes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecentAttempts:
+    """Requests in each of the last 16 prefill attempts that were not empty. Other passes do not age them.
+
+    >>> RecentAttempts().after(admitted=20).after().after(queue=5, free_slots=0).sizes
+    (20, 1)
+    """
+
+    sizes: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert len(self.sizes) <= WINDOW, f"{self}: at most {WINDOW}"
+        assert min(self.sizes, default=1) >= 1, f"{self}: none is empty"
+
+    @property
+    def max_prefill_bs(self) -> int:
+        return max(self.sizes, default=0)
+
+    def after(self, *, admitted: int = 0, queue: int = 0, free_slots: int = 0) -> "RecentAttempts":
+        """After a pass that ran `admitted` requests, or at 0 refused `queue` of them (0 too: nothing was attempted)."""
+        check(int, admitted=admitted, queue=queue, free_slots=free_slots)
+        size = admitted or (max(1, min(queue, free_slots)) if queue else 0)
+        return RecentAttempts(sizes=(*self.sizes, size)[-WINDOW:]) if size else self
 
 
 def make_report(
@@ -111,9 +130,8 @@ def make_report(
     **requests: int,
 ) -> RankReport:
     """This rank's row. `token_usage`: used share of KV tokens. `requests`: the counts that `RankReport` lists."""
-    check_number("now_ms", now_ms)
-    check_number("token_usage", token_usage)
-    check_flags(prefillable=prefillable, chunk_in_progress=chunk_in_progress)
+    check(float, now_ms=now_ms, token_usage=token_usage)
+    check(bool, prefillable=prefillable, chunk_in_progress=chunk_in_progress)
     ready = prefillable or (config.policy == "hardened" and chunk_in_progress)
     watermark = config.token_usage_low_watermark
     return RankReport(
@@ -129,17 +147,18 @@ def negotiate(table: Sequence[RankReport], state: DelayerState, config: DelayerC
     """This pass's decision. Ranks with equal states and the same table decide alike, whatever their clocks say.
 
     >>> config = DelayerConfig(dp_size=1, max_delay_passes=3, max_running_requests=8)
-    >>> state = DelayerState(delayed_passes=2, started_ms=0.0, free_pass_used=True)
-    >>> full = {"prefillable": True, "token_usage": 0.9, "running_batch": 8, "max_prefill_bs": 2}
-    >>> row = make_report(state, config, now_ms=9.0, **full)
-    >>> decision = negotiate([row], state, config, now_ms=9.0)
-    >>> decision.reason, decision.wait_passes
-    ('wait_timeout', 2)
+    >>> row = make_report(DelayerState(), config, now_ms=9.0, prefillable=True, token_usage=0.9)
+    >>> negotiate([row], DelayerState(), config, now_ms=9.0).reason
+    'no_wait'
     """
-    check_number("now_ms", now_ms)
+    check(float, now_ms=now_ms)
     rows = config.dp_size if config.enable_dp_attention else 1
-    check_fingerprints([row.fingerprint for row in table], ours=config.fingerprint, rows=rows)
-    hardened, freely = config.policy == "hardened", "wait_success" if state.episode_open else "no_wait"
+    if len(table) != rows:
+        refuse("rows in the table", len(table), f"gather {rows}: dp_size, or 1 without DP attention")
+    for rank, theirs in enumerate(row.fingerprint for row in table):
+        if theirs != config.fingerprint:
+            refuse(f"fingerprint {rank}", theirs, f"here it is {config.fingerprint}; configure all ranks alike")
+    hardened, freely = config.policy == "hardened", "wait_success" if state.delayed_passes else "no_wait"
     if not any(row.prefillable for row in table):
         return Decision(allow=True, reason="", state=state) if hardened else release("", state)
     if any(row.below_watermark for row in table):
@@ -166,19 +185,17 @@ def release(reason: str, state: DelayerState) -> Decision:
 
 def slot_condition(table: Sequence[RankReport], config: DelayerConfig) -> bool:
     """Would the usual prefill batch find too few free slots?"""
-    hardened, limit = config.policy == "hardened", config.running_limit
-    pairs = [(one, other) for one in table for other in ([one] if hardened else table)]
-    return any(limit - one.running_batch < other.max_prefill_bs for one, other in pairs)
+    pairs = product(table, table) if config.policy == "seed" else zip(table, table, strict=True)
+    return any(config.running_limit - one.running_batch < other.max_prefill_bs for one, other in pairs)
 
 
 def queue_condition(table: Sequence[RankReport], config: DelayerConfig) -> bool:
-    """Is the queue still short of its target, with time left on every rank's timer?"""
-    running = max(row.running_batch for row in table)
-    if config.queue_min_ratio is None:
+    """Is the queue still short of its target, with time left on every rank's timer? A target of 0 holds nothing."""
+    if config.queue_min_ratio is None or any(row.timer_expired for row in table):
         return False
-    capacity = config.prefill_max_requests or max(row.max_prefill_bs for row in table)
-    target = min(int(running * config.queue_min_ratio), capacity)
+    running = max(row.running_batch for row in table)
+    caps = [config.prefill_max_requests or max(row.max_prefill_bs for row in table)]
     if config.policy == "hardened":
-        target = min(target, config.running_limit - running)
-    waiting = max(row.waiting_queue_len for row in table)
-    return waiting < target and not any(row.timer_expired for row in table)  # a target of 0 holds nothing
+        caps.append(config.running_limit - running)
+    target = int(min(running * config.queue_min_ratio, *caps))
+    return max(row.waiting_queue_len for row in table) < target

@@ -1,4 +1,8 @@
-"""Everything a caller of cpbcg_ref can catch."""
+"""Everything a caller of cpbcg_ref can catch, and the rules for input: a check returns nothing or raises."""
+
+from itertools import pairwise
+from sys import float_info
+from typing import Any, NoReturn, get_args
 
 
 class CpbcgError(Exception):
@@ -6,13 +10,7 @@ class CpbcgError(Exception):
 
 
 class InvalidInput(CpbcgError, ValueError):
-    """A value breaks a rule of the specification. Nothing is repaired.
-
-    >>> from cpbcg_ref import required_local_tokens
-    >>> required_local_tokens([9, -1], cp_size=4)
-    Traceback (most recent call last):
-    cpbcg_ref.errors.InvalidInput: lengths[1] is -1: a length is an integer >= 0 (tokens)
-    """
+    """A value breaks a rule: "lengths[1] is -1: a length is an integer >= 0 (tokens)". Nothing is repaired."""
 
 
 class ReplayError(CpbcgError, RuntimeError):
@@ -21,3 +19,41 @@ class ReplayError(CpbcgError, RuntimeError):
 
 class TargetError(CpbcgError):
     """A target cannot be obtained: unknown name, failing download, wrong checksum, missing folder or symbol."""
+
+
+def refuse(name: str, value: Any, rule: str) -> NoReturn:
+    raise InvalidInput(f"{name} is {value!r}: {rule}")
+
+
+def check(kind: Any, *, least: int = 0, what: str = "it", **values: Any) -> None:
+    """`kind`: bool, int or float (an int will do), or with `| None`. A bool is no number: mostly a swapped argument."""
+    kinds = get_args(kind) or (kind,)
+    rules = {bool: "True or False", int: f"an integer >= {least}", float: f"a finite number >= {least}"}
+    for name, value in values.items():
+        fits = type(value) in kinds or (float in kinds and type(value) is int)
+        if not fits or not (value is None or least <= value <= float_info.max):
+            refuse(name, value, f"{what} is {rules[kinds[0]]}")
+
+
+def check_tokens(values: Any, *, name: str = "lengths", what: str = "a length", requests: int | None = None) -> None:
+    """Tokens per request. The quick test passes good input; the loop finds the culprit."""
+    if type(values) not in (list, tuple):
+        refuse(name, values, "pass a list or tuple with one number of tokens per request")
+    if requests is not None and len(values) != requests:
+        refuse(name, values, f"pass one for each of {requests} requests; 0 for none")
+    if values and (set(map(type, values)) != {int} or min(values) < 0):
+        for i, value in enumerate(values):
+            if type(value) is not int or value < 0:
+                refuse(f"{name}[{i}]", value, f"{what} is an integer >= 0 (tokens)")
+
+
+def check_ladder(name: str, ladder: Any) -> None:
+    if type(ladder) not in (list, tuple) or not ladder or set(map(type, ladder)) != {int} or ladder[0] < 1:
+        refuse(name, ladder, "pass a list or tuple of buckets, at least one, each an integer >= 1 (tokens)")
+    if any(low >= high for low, high in pairwise(ladder)):
+        refuse(name, ladder, "buckets ascend and none comes twice; sort them and drop duplicates")
+
+
+def check_padding_rule(max_padding_factor: Any, min_replay_bucket: Any) -> None:
+    check(float, least=1, what="the largest bucket over its batch", max_padding_factor=max_padding_factor)
+    check(int, what="the floor of the padding rule (0: none)", min_replay_bucket=min_replay_bucket)

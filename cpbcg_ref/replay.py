@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from cpbcg_ref.capture import CaptureTable
-from cpbcg_ref.checks import check_ladder, check_padding_rule, check_tokens, check_whole, refuse
-from cpbcg_ref.errors import ReplayError
+from cpbcg_ref.errors import ReplayError, check, check_ladder, check_padding_rule, check_tokens, refuse
 from cpbcg_ref.layout import Lengths, is_cp_active, per_rank_logical_tokens, required_local_tokens
 
 
@@ -41,36 +40,32 @@ def select_replay_bucket(
     Too much is more than `max_padding_factor` x tokens, unless the bucket is at most `min_replay_bucket`. A bucket
     without an entry in `bucket_local_tokens` has unknown capacity and is never chosen.
 
-    >>> rows = {2048: 512, 2304: 576, 2560: 640}
-    >>> select_replay_bucket(
-    ...     num_tokens=2048, required_local_tokens=520, capture_num_tokens=[*rows], bucket_local_tokens=rows)
-    2304
+    >>> rows = {"capture_num_tokens": [32, 48], "bucket_local_tokens": {32: 8, 48: 16}}
+    >>> select_replay_bucket(num_tokens=27, required_local_tokens=16, **rows)
+    48
     """
-    check_whole("num_tokens", num_tokens, least=0, what="the tokens of the batch")
+    check(int, what="the tokens of the batch", num_tokens=num_tokens)
     check_ladder("capture_num_tokens", capture_num_tokens)
     check_padding_rule(max_padding_factor, min_replay_bucket)
     check_tokens(list(bucket_local_tokens.values()), name="bucket_local_tokens", what="the rows of a bucket")
+    check(int | None, what="the rows that every rank needs", required_local_tokens=required_local_tokens)
     if required_local_tokens is None:
         return None
-    check_whole("required_local_tokens", required_local_tokens, least=0, what="the rows that every rank needs")
-    for bucket in capture_num_tokens:
-        holds_rows = bucket in bucket_local_tokens and bucket_local_tokens[bucket] >= required_local_tokens
-        is_dense = bucket <= max_padding_factor * num_tokens or bucket <= min_replay_bucket
-        if bucket >= num_tokens and holds_rows and is_dense:
-            return bucket
-    return None
+    most = max(max_padding_factor * num_tokens, min_replay_bucket)
+    holding = {bucket for bucket, rows in bucket_local_tokens.items() if rows >= required_local_tokens}
+    return next((bucket for bucket in capture_num_tokens if num_tokens <= bucket <= most and bucket in holding), None)
 
 
 def select_replay_bucket_for_batch(lengths: Lengths | None, *, num_tokens: int, table: CaptureTable) -> int | None:
     """The bucket for a batch, None for eager. `lengths` None: unknown to the caller; `num_tokens` is their sum."""
-    check_tokens([] if lengths is None else lengths)
+    required = required_local_tokens(lengths, alignment=table.alignment, **table.group)
     if lengths is not None and num_tokens != sum(lengths):
         refuse("num_tokens", num_tokens, f"the lengths sum to {sum(lengths)}; pass both of the same batch")
     if table.cp_size > 1 and not is_cp_active(lengths, **table.group):
         return None
     return select_replay_bucket(
         num_tokens=num_tokens,
-        required_local_tokens=required_local_tokens(lengths, alignment=table.alignment, **table.group),
+        required_local_tokens=required,
         capture_num_tokens=table.capture_num_tokens,
         bucket_local_tokens=table.bucket_local_tokens,
         max_padding_factor=table.max_padding_factor,

@@ -67,6 +67,14 @@ def test_a_ladder_of_which_nothing_can_be_captured_is_an_error_that_names_it():
         CaptureTable(ladder=(4, 7), cp_size=4, context_length=64)
 
 
+def test_a_ladder_given_as_a_list_is_kept_as_a_tuple():
+    ladder = [16, 32]
+    table = CaptureTable(ladder=ladder, cp_size=4, context_length=64)
+    ladder.append(64)
+    assert table.ladder == (16, 32)
+    assert {table} == {CaptureTable(ladder=(16, 32), cp_size=4, context_length=64)}
+
+
 def test_a_table_cannot_be_changed_after_capture():
     table = CaptureTable(ladder=(16,), cp_size=4, context_length=64)
     with pytest.raises(TypeError):

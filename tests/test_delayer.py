@@ -132,6 +132,12 @@ def test_a_target_is_the_truncated_float_product():
     assert [group.step(row, row)[0][0] for row in rows] == ["no_wait", "delay", "wait_success"]
 
 
+def test_a_ratio_beyond_all_numbers_leaves_the_capacity_as_the_target():
+    group = ranks(queue_min_ratio=1e308, max_running_requests=1024, prefill_max_requests=5)
+    rows = [{"running_batch": 100, "waiting_queue_len": waiting} for waiting in (4, 4, 5)]
+    assert [group.step(row, row)[0][0] for row in rows] == ["no_wait", "delay", "wait_success"]
+
+
 @pytest.mark.parametrize(
     ("settings", "row"),
     [

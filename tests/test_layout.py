@@ -5,8 +5,6 @@ from itertools import product
 import pytest
 
 from cpbcg_ref import (
-    Interleave,
-    Zigzag,
     extend_lengths,
     gather,
     is_cp_active,
@@ -15,7 +13,6 @@ from cpbcg_ref import (
     per_rank_logical_tokens,
     required_local_tokens,
     shard,
-    strategy_named,
 )
 
 BATCHES = [lengths for count in (1, 2, 3) for lengths in product(range(0, 19, 3), repeat=count)]
@@ -130,13 +127,10 @@ def test_the_alignment_follows_strategy_and_group_unless_it_is_given(options, ro
     assert required_local_tokens([40], **options) == rows
 
 
-def test_strategies_are_looked_up_by_name_and_compare_as_values():
-    assert strategy_named("zigzag", cp_size=4) == Zigzag(cp_size=4)
-    assert strategy_named("interleave", cp_size=2, alignment=8) == Interleave(cp_size=2, alignment=8)
-
-
-def test_block_sizes_give_the_remainder_to_the_first_blocks():
-    assert Zigzag(cp_size=4).block_sizes(11) == (2, 2, 2, 1, 1, 1, 1, 1)
+def test_the_remainder_goes_to_the_first_blocks():
+    segments = kv_segments([11], cp_size=4)
+    early, late = ([rank[block][0] for rank in segments] for block in (0, 1))
+    assert early + late[::-1] == [2, 2, 2, 1, 1, 1, 1, 1]
 
 
 def test_a_prefix_hit_leaves_the_tokens_that_are_not_cached():

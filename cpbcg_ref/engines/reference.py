@@ -9,7 +9,7 @@ import cpbcg_ref
 from cpbcg_ref import answers, cases
 from cpbcg_ref.engines.contract import Contract
 
-CORE = ("checks", "errors", "layout", "capture", "replay", "delayer", "attempts")
+CORE = ("errors", "layout", "capture", "replay", "delayer")
 STRATEGIES = ("zigzag", "interleave")
 
 
@@ -146,7 +146,7 @@ def verdict(decision: cpbcg_ref.Decision) -> answers.Verdict:
         allow=decision.allow,
         reason=decision.reason,
         wait_passes=decision.wait_passes,
-        episode_open=state.episode_open,
+        episode_open=state.delayed_passes > 0,
         delayed_passes=state.delayed_passes,
         free_pass_used=state.free_pass_used,
     )
