@@ -67,7 +67,7 @@ def engine(pytestconfig):
 @pytest.fixture(scope="session")
 def checker(engine, pytestconfig):
     target, profile, seed = (option(pytestconfig, name) for name in DEFAULTS)
-    return Checker(engine=engine, target=target, profile=profiles.PROFILES[profile], seed=seed)
+    return Checker(engine=engine, target=target, profile=profile, seed=seed)
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def explore(engine, checker):
             pytest.skip(reason)
         bound = hypothesis.seed(checker.seed)(type(machine.__name__, (machine,), {"engine": engine}))
         limits = hypothesis.settings(
-            max_examples=max(20, round(50 * checker.profile.scale)),
+            max_examples=max(20, round(50 * profiles.PROFILES[checker.profile])),
             stateful_step_count=steps,
             phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
             report_multiple_bugs=False,

@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from cpbcg_ref.checking.results import Counterexample, Finished, Result, Started
-from cpbcg_ref.report.summary import Report
+from cpbcg_ref.checking.results import Counterexample, Report, Result
 
 PYTHON = (
     "ReplayCase(server=Server(cp_size=4, capture_num_tokens=(27, 48), context_length=64, strategy='zigzag', "
@@ -52,11 +51,8 @@ EXECUTED = ("sglang/srt/cp.py:Layout.rows", "sglang/srt/cp.py:shard", "sglang/sr
 
 
 def made_report(*, results=RESULTS, executed=EXECUTED, **options):
-    ids = tuple(result.invariant for result in results)
-    started = Started(
-        target="sglang==0.5.17", engine="sglang", version="0.5.17", invariants=ids, profile="ci", seed=0, budget=100
-    )
-    return Report(started=started, finished=Finished(results=results, executed=executed, seconds=4.2), **options)
+    facts = {"target": "sglang==0.5.17", "engine": "sglang", "version": "0.5.17", "profile": "ci", "seed": 0}
+    return Report(results=tuple(results), executed=executed, seconds=4.2, **facts, **options)
 
 
 def only(*outcomes_and_levels):

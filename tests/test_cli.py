@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,11 +11,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from made_report import EXECUTED, RESULTS, made_report, only
+from made_report import RESULTS, made_report, only
 
 from cpbcg_ref import cli
 from cpbcg_ref.checking import session
-from cpbcg_ref.checking.results import Finished
 from cpbcg_ref.invariants import REGISTRY
 
 COMMAND = [sys.executable, "-m", "cpbcg_ref.cli"]
@@ -46,8 +46,7 @@ def checks(monkeypatch):
             ends_with.calls.append(options)
             if raising:
                 raise raising
-            yield made_report(results=results).started
-            yield Finished(results=tuple(results), executed=EXECUTED, seconds=1.0)
+            return made_report(results=results)
 
         monkeypatch.setattr(session, "check", check)
 
@@ -86,14 +85,15 @@ def test_a_target_that_cannot_be_obtained_is_one_sentence_and_exit_code_2(run):
     assert err.count("\n") == 1
 
 
-def test_debug_shows_the_traceback(run):
-    _, _, err = run("--debug", "check", "no-such-engine")
+def test_debugging_shows_the_traceback(run, monkeypatch):
+    monkeypatch.setenv("CPBCG_DEBUG", "1")
+    _, _, err = run("check", "no-such-engine")
     assert err.startswith("Traceback (most recent call last):")
 
 
 def test_an_unexpected_exception_is_called_a_bug_without_a_traceback(run, checks):
     checks((), raising=RuntimeError("lost"))
-    assert run("check") == (2, "", "error: RuntimeError: lost\nthis is a bug in cpbcg, --debug shows where\n")
+    assert run("check") == (2, "", "error: RuntimeError: lost\nthis is a bug in cpbcg, CPBCG_DEBUG=1 shows where\n")
 
 
 @pytest.mark.parametrize(
@@ -120,11 +120,8 @@ def test_an_unexpected_exception_is_called_a_bug_without_a_traceback(run, checks
         ),
         (["explain", "--cp-size", "0", "--lengths", "9", "--capture", "8:2"], "cp_size is 0: "),
         (["explain", "--cp-size", "4", "--lengths", "9", "--capture", "8:2,8:4"], "none comes twice"),
-        (["explain", "--cp-size", "4", "--lengths", "9", "--capture", "8"], "give its rows or --context-length"),
-        (
-            ["explain", "--cp-size", "4", "--lengths", "9", "--capture", "8", "--context-length", "0"],
-            "context_length is 0",
-        ),
+        (["explain", "--cp-size", "4", "--lengths", "9", "--capture", "8"], "write BUCKET:ROWS,BUCKET:ROWS"),
+        (["explain", "--cp-size", "4", "--lengths", "9", "--capture", "8:"], "'' is not an integer"),
     ],
 )
 def test_bad_usage_is_a_sentence_and_exit_code_2(run, args, sentence):
@@ -197,9 +194,9 @@ def test_a_server_without_delayer_skips_what_is_asked_of_the_delayer(run, tmp_pa
     args = ("--select", ids, "--profile", "dev", "--config", tmp_path / "server.toml", "--jobs", 1)
     code, out, _ = run("check", *args)
     assert code == 0
-    assert f"SKIP delay.agree: {tmp_path / 'server.toml'} has no [delayer]\n" in unwrapped(out)
-    assert "can this server overflow? not found: capacity.required held in " in out
-    assert "can this server hang? unknown: not judged: delay.agree (skip: " in unwrapped(out)
+    assert "SKIP delay.agree: the configuration has no [delayer]\n" in unwrapped(out)
+    assert "can this server overflow? not found: capacity.required pass (" in out
+    assert "can this server hang? unknown: delay.agree skip (the configuration has no [delayer])\n" in out
 
 
 def unwrapped(text):
@@ -218,7 +215,6 @@ def test_the_deployment_is_what_the_check_is_asked_about(run, checks, tmp_path):
     checks(())
     run("check", "--config", tmp_path / "server.toml")
     assert checks.calls[0]["deployment"].server.capture_num_tokens == (32, 48)
-    assert not [name for name in checks.calls[0]["ids"] if name.startswith("delay.")]
 
 
 def test_the_reference_keeps_a_rule_and_says_so(run):
@@ -237,27 +233,23 @@ def test_smoke_ends_with_2_if_the_adapter_is_broken(run, tmp_path):
     )
     code, out, _ = run("smoke", f"{tmp_path / 'adapter.py'}:Swapped")
     assert code == 2
-    assert "broken       layout: 8 tokens on 2 ranks: shard gives (2, 3, 4, 5) and (0, 1, 6, 7): the ranks are" in out
+    assert "broken       layout       8 tokens on 2 ranks: shard gives (2, 3, 4, 5) and (0, 1, 6, 7)" in out
     assert run("smoke", "reference")[0] == 0
-
-
-def test_smoke_as_json(run):
-    found = json.loads(run("smoke", "reference", "--json", "-")[1])
-    assert found[0] == {"what": "attributes", "state": "ok", "text": "reference 0.1.0"}
 
 
 def test_invariants_describe_every_id(run):
     out = run("invariants")[1]
     assert [line.split()[0] for line in out.split("\n") if line and line[0] != " "] == list(REGISTRY)
-    rows = json.loads(run("invariants", "capacity.*", "--json", "-")[1])
-    assert [row["invariant"] for row in rows] == ["capacity.required", "capacity.no-overflow"]
-    assert rows[1]["level"] == "MUST"
-    assert "sglang#33906" in rows[1]["bugs"]
+    out = run("invariants", "capacity.*")[1]
+    assert re.findall(r"^\S+", out, re.MULTILINE) == ["capacity.required", "capacity.no-overflow"]
+    assert "capacity.no-overflow (MUST)\n    " in out
+    assert "    asks: replay\n    bugs: sglang#33906\n" in out
 
 
 def test_engines_list_the_pinned_releases(run):
-    assert "\nsglang==0.5.17  " in run("engines")[1]
-    assert {"reference", "sglang"} <= {row["name"] for row in json.loads(run("engines", "--json", "-")[1])}
+    out = run("engines")[1]
+    assert "\nreference " in out
+    assert "\nsglang==0.5.17  " in out
 
 
 def test_a_reader_that_stops_reading_changes_no_verdict():

@@ -9,7 +9,7 @@ from cpbcg_ref.engines.reference import Reference
 
 
 def line(engine, what):
-    return next(line for line in smoke(engine) if line.what == what)
+    return next(line for line in smoke(engine) if line.asked == what)
 
 
 def broken(**members):
@@ -18,7 +18,7 @@ def broken(**members):
 
 
 def test_the_reference_is_ok_in_everything_it_offers():
-    states = {line.what: line.state for line in smoke(Reference())}
+    states = {line.asked: line.state for line in smoke(Reference())}
     assert states.pop("data") in ("ok", "not offered")
     assert states == dict.fromkeys(
         ["attributes", "layout", "capacity", "selection", "replay", "negotiation", "attempts", "votes"], "ok"
@@ -28,8 +28,6 @@ def test_the_reference_is_ok_in_everything_it_offers():
 @pytest.mark.parametrize(
     ("members", "sentence"),
     [
-        ({"name": None}, "name must be a str, it is None"),
-        ({"contract": {"strategies": ["zigzag"]}}, "contract must be a cpbcg_ref.engines.contract.Contract, it is {"),
         ({"roots": ()}, "roots must be a non-empty tuple of paths, it is (): without it no exception is the engine's"),
         ({"roots": ("/no/such/folder",)}, "root '/no/such/folder' does not exist"),
         ({"unavailable": {"layuot": "x"}}, "unavailable names layuot, the capabilities are layout, capacity"),
@@ -37,7 +35,7 @@ def test_the_reference_is_ok_in_everything_it_offers():
 )
 def test_a_broken_attribute_ends_it(members, sentence):
     only = smoke(broken(**members))
-    assert [(entry.what, entry.state) for entry in only] == [("attributes", "broken")]
+    assert [(entry.asked, entry.state) for entry in only] == [("attributes", "broken")]
     assert sentence in only[0].text
 
 
@@ -72,53 +70,57 @@ SHARD = Reference.shard
         (
             "layout",
             {"shard": lambda self, *a, **o: [[1.0, 2, 7, 8], [3, 4, 5, 6]]},
-            "every entry must be a list of ints",
+            "shard answers ((0.0, 1, 6, 7), (2, 3, 4, 5)): it must look like ((0, 1, 6, 7), (2, 3, 4, 5))",
         ),
         (
             "layout",
             {"shard": lambda self, *a, **o: SHARD(self, *a, **o)[:1]},
-            "it needs 2 entries, one per rank or step",
+            "shard answers ((0, 1, 6, 7),): it must look like ((0, 1, 6, 7), (2, 3, 4, 5))",
         ),
         (
             "layout",
             {"shard": lambda self, *a, **o: [["1"], ["2"]]},
-            "calling it or reading its answer failed: TypeError: unsupported",
+            "calling it or reading its answer raised TypeError: unsupported",
         ),
         (
             "layout",
             {"is_cp_active": lambda self, *a, **o: 1},
-            "is_cp_active answers (1, 1): every entry must be a bool",
+            "is_cp_active answers (1, 1): it must look like (True, True)",
         ),
         (
             "layout",
             {"kv_segments": lambda self, *a, **o: [[4, 8], [4, 8]]},
-            "every entry must be a list of (rows, keys)",
+            "kv_segments answers ((4, 8), (4, 8)): it must look like (((2, 2), (2, 8)), ((2, 4), (2, 6)))",
         ),
-        ("layout", {"logical_rows": lambda self, *a: [4, 4]}, "calling it or reading its answer failed: TypeError: "),
-        ("capacity", {"required_local_tokens": lambda self, *a, **o: "4"}, "every entry must be an int or None"),
-        ("selection", {"select_replay_bucket": lambda self, **o: 9}, "answers (9,): every entry must be 8, 16 or None"),
+        ("layout", {"logical_rows": lambda self, *a: [4, 4]}, "calling it or reading its answer raised TypeError: "),
+        (
+            "capacity",
+            {"required_local_tokens": lambda self, *a, **o: "4"},
+            "required_local_tokens answers ('4', '4'): it must look like (4, 4)",
+        ),
+        ("selection", {"select_replay_bucket": lambda self, **o: [8]}, "answers [8]: it must look like 8"),
         (
             "replay",
             {"start": lambda self, server: object()},
-            "failed: AttributeError: 'object' object has no attribute 'captured'",
+            "raised AttributeError: 'object' object has no attribute 'captured'",
         ),
-        ("attempts", {"start_attempts": lambda self: int("x")}, "the adapter raised ValueError: invalid literal"),
+        ("attempts", {"start_attempts": lambda self: int("x")}, "raised ValueError: invalid literal"),
         (
             "negotiation",
             {"start_delayers": lambda self, config: Answering([True, True])},
-            "every entry must be a Verdict",
+            "step answers (True, True): it must look like (Verdict(allow=True, ",
         ),
         (
             "negotiation",
             {"start_delayers": lambda self, config: Answering([])},
-            "it needs 2 entries, one per rank or step",
+            "step answers (): it must look like (Verdict(allow=True, ",
         ),
         (
             "votes",
             {"votes": lambda self, mid_chunk, waiting: [1, 0]},
-            "votes answers (1, 0): every entry must be a bool",
+            "votes answers (1, 0): it must look like (True, False)",
         ),
-        ("attempts", {"start_attempts": lambda self: Answering(None)}, "every entry must be an int"),
+        ("attempts", {"start_attempts": lambda self: Answering(None)}, "step answers (None,): it must look like (3,)"),
     ],
 )
 def test_what_only_a_broken_adapter_answers_is_named(what, members, sentence):

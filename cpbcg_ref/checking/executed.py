@@ -19,7 +19,9 @@ def recording(roots: tuple[str, ...], into: set[str]) -> Iterator[None]:
     def hook(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(roots) and not code.co_name.startswith("<"):
-            into.add(f"{shown(code.co_filename, roots)}:{code.co_qualname}")
+            root = next(root for root in roots if code.co_filename.startswith(root))
+            shown = Path(code.co_filename).relative_to(Path(root).parent)  # the same on every machine
+            into.add(f"{shown}:{code.co_qualname}")
 
     threading.setprofile(hook)
     sys.setprofile(hook)
@@ -27,10 +29,4 @@ def recording(roots: tuple[str, ...], into: set[str]) -> Iterator[None]:
         yield
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
-
-
-def shown(filename: str, roots: tuple[str, ...]) -> str:
-    """The path below the root's parent, so that the list reads the same on every machine."""
-    root = next(root for root in roots if filename.startswith(root))
-    return str(Path(filename).relative_to(Path(root).parent))
+        threading.setprofile(None)

@@ -5,7 +5,8 @@ is then searched alone, with the same seed, and shrunk.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,101 +16,81 @@ from hypothesis.strategies import SearchStrategy
 
 from cpbcg_ref.asking import FAMILIES, CaptureFailed
 from cpbcg_ref.checking.executed import recording
-from cpbcg_ref.checking.profiles import Profile, quiet_settings
+from cpbcg_ref.checking.profiles import quiet_settings
 from cpbcg_ref.errors import TargetError
-from cpbcg_ref.invariants import REGISTRY
 from cpbcg_ref.invariants.model import Part
 
 RECORDED_CASES = 5
 
 
+class Violation(Exception):
+    """A case, the answers and the sentence about them; raised inside Hypothesis so that it shrinks."""
+
+    def __init__(self, sentence: str, case: Any, seen: Any) -> None:
+        super().__init__(sentence)
+        self.case, self.seen = case, seen
+
+
 @dataclass(kw_only=True)
 class PartRun:
-    """How one invariant's part fared. `failed_seed` reproduces the first violation."""
+    """How one part of an invariant fares. skipped: why it cannot be asked. seed: the one that found the violation."""
 
-    key: str  # "id#index" of the part in the registry
+    part: Part
+    skipped: str = ""
     examples: int = 0
     seconds: float = 0.0
-    sentence: str = ""
-    case: Any = None
-    seen: Any = None
-    failed_seed: int | None = None
     error: str = ""
-    witnesses: dict[str, int] = field(default_factory=dict)
+    violation: Violation | None = None
+    seed: int = 0
+    witnesses: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.witnesses = dict.fromkeys(self.part.witnesses, 0)
 
     @property
-    def part(self) -> Part:
-        return part_of(self.key)
+    def open(self) -> bool:
+        return not self.violation and not self.error
 
     @property
     def unmet(self) -> list[str]:
         return [name for name, count in self.witnesses.items() if not count]
 
-    @property
-    def open(self) -> bool:
-        return not self.sentence and not self.error
-
     def judge(self, case: Any, seen: Any, contract: Any) -> None:
         """Count the witnesses and keep the first violation; a checker that raises is an error, never a verdict."""
-        began, part = time.perf_counter(), self.part
+        self.examples += 1
         try:
-            self.examples += 1
-            for name in self.witnesses:
-                self.witnesses[name] += bool(part.witnesses[name](case, seen))
-            sentence = part.check(case, seen, contract)
+            for name, met in self.part.witnesses.items():
+                self.witnesses[name] += bool(met(case, seen))
+            if sentence := self.part.check(case, seen, contract):
+                self.violation = Violation(sentence, case, seen)
         except Exception as problem:
-            self.error, sentence = f"the checker raised {type(problem).__name__}: {problem} on {case!r}", None
-        if sentence:
-            self.sentence, self.case, self.seen = sentence, case, seen
-        self.seconds += time.perf_counter() - began
-
-
-def part_of(key: str) -> Part:
-    name, index = key.split("#")
-    return REGISTRY[name].parts[int(index)]
-
-
-class Violated(Exception):
-    """Raised inside Hypothesis so that it shrinks; carries the case, the answers and the sentence."""
+            self.error = f"the checker raised {type(problem).__name__}: {problem} on {case!r}"
 
 
 @dataclass(kw_only=True)
 class FamilyRun:
-    """One family on one engine."""
+    """One family of cases on one engine; the functions that ran in the first cases end up in `executed`."""
 
     engine: Any
     family: str
     strategy: SearchStrategy[Any]
-    profile: Profile
-    seed: int
-    on_example: Callable[[str], None] = lambda family: None
-    executed: set[str] = field(default_factory=set)
+    profile: str
+    executed: set[str]
     asked: int = 0
-    asking_seconds: float = 0.0
-    refusals: dict[str, int] = field(default_factory=dict)
 
-    def run(self, keys: Iterable[str]) -> list[PartRun]:
-        """Judge every part; a violated one is shrunk. Goes on past the budget until the witnesses are met."""
-        runs = [PartRun(key=key) for key in keys]
+    def judge(self, runs: Sequence[PartRun], *, first_seed: int, rounds: int) -> None:
+        """Judge every part and shrink what is violated. A round follows another only for witnesses not yet met."""
         began = time.perf_counter()
-        for number in range(self.profile.rounds):
-            if number and not any(run.open and run.unmet for run in runs):
-                break
-            self.sweep(runs, self.seed + 7919 * number)
-        share = (time.perf_counter() - began - sum(run.seconds for run in runs)) / len(runs)
+        for number in range(rounds):
+            if number == 0 or any(run.open and run.unmet for run in runs):
+                self.sweep(runs, first_seed + 7919 * number)
         for run in runs:
-            run.seconds += share
-            if run.sentence:
+            if run.violation:
                 self.shrink(run)
-        return runs
+        for run in runs:
+            run.seconds = (time.perf_counter() - began) / len(runs)
 
-    def sweep(self, runs: list[PartRun], number: int) -> None:
-        @seed(number)
-        @quiet_settings(max_examples=self.profile.examples(self.family), shrink=False)
-        @given(case=self.strategy)
+    def sweep(self, runs: Sequence[PartRun], number: int) -> None:
         def each(case: Any) -> None:
             if not any(run.open for run in runs):
                 return
@@ -117,10 +98,10 @@ class FamilyRun:
             for run in runs:
                 if run.open:
                     run.judge(case, seen, self.engine.contract)
-                    run.failed_seed = number if run.sentence else None
+                    run.seed = number
 
         try:
-            each()
+            self.search(each, number)
         except Unsatisfiable:
             return  # every case was refused by the engine: no example, so the witnesses stay unmet
         except TargetError:
@@ -129,37 +110,31 @@ class FamilyRun:
             for run in runs:
                 run.error = run.error or f"{type(problem).__name__}: {problem}"
 
-    def ask(self, case: Any) -> Any:
-        """The engine's answers; a ladder that it cannot capture rejects the case (capture.legal judges that)."""
-        self.on_example(self.family)
-        try:
-            if self.asked >= RECORDED_CASES:
-                return FAMILIES[self.family].ask(self.engine, case)
-            self.asked += 1
-            with recording(tuple(map(str, getattr(self.engine, "roots", ()))), self.executed):
-                return FAMILIES[self.family].ask(self.engine, case)
-        except CaptureFailed as refused:
-            self.refusals[str(refused)] = self.refusals.get(str(refused), 0) + 1
-            reject()
-
     def shrink(self, run: PartRun) -> None:
         """Search again with the seed that failed, this time letting Hypothesis shrink."""
 
-        @seed(run.failed_seed)
-        @quiet_settings(max_examples=self.profile.examples(self.family), shrink=True)
-        @given(case=self.strategy)
         def smallest(case: Any) -> None:
             seen = self.ask(case)
-            sentence = run.part.check(case, seen, self.engine.contract)
-            if sentence:
-                run.sentence, run.case, run.seen = sentence, case, seen
-                raise Violated(sentence)
+            if sentence := run.part.check(case, seen, self.engine.contract):
+                raise Violation(sentence, case, seen)
 
+        run.error = f"the engine answered the same cases differently when asked again: {run.violation}"
         try:
-            smallest()
-        except Violated:
-            return
+            self.search(smallest, run.seed, shrink=True)
+        except Violation as found:
+            run.violation, run.error = found, ""
         except Flaky:
-            run.error = "the engine answered the same case differently when asked again"
             return
-        run.error = f"not reproducible with seed {run.failed_seed}: {run.sentence}"
+
+    def search(self, judge: Callable[[Any], None], number: int, *, shrink: bool = False) -> None:
+        seed(number)(quiet_settings(self.profile, self.family, shrink=shrink)(given(case=self.strategy)(judge)))()
+
+    def ask(self, case: Any) -> Any:
+        """The engine's answers; a ladder that it cannot capture rejects the case (capture.legal judges that)."""
+        self.asked += 1
+        roots = tuple(map(str, getattr(self.engine, "roots", ())))
+        with recording(roots, self.executed) if self.asked <= RECORDED_CASES else nullcontext():
+            try:
+                return FAMILIES[self.family].ask(self.engine, case)
+            except CaptureFailed:
+                reject()

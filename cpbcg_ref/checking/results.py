@@ -1,4 +1,4 @@
-"""What a check found: one `Result` per invariant, and the events that lead there."""
+"""What a check found: one `Result` per invariant, all of them in a `Report`."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +18,7 @@ class Counterexample:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Verdict on one invariant. seconds: its own checks plus its share of generating and asking."""
+    """Verdict on one invariant. seconds: its equal share of what its families took."""
 
     invariant: str
     level: str
@@ -35,37 +35,31 @@ class Result:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Started:
+class Report:
+    """A finished check, as every renderer gets it: one result per invariant, in the registry's order.
+
+    executed: "file:qualified.name" of the engine's functions that ran.
+    """
+
     target: str
     engine: str
     version: str
-    invariants: tuple[str, ...]
     profile: str
     seed: int
-    budget: int  # examples, all families
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    family: str
-    examples: int  # since the last event
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finished:
-    results: tuple[Result, ...]  # one per invariant, in the registry's order
+    results: tuple[Result, ...]
     executed: tuple[str, ...]
     seconds: float
+    about_deployment: bool = False
+    strict: bool = False
 
+    def of(self, outcome: str, level: str = "") -> list[Result]:
+        return [result for result in self.results if result.outcome == outcome and level in ("", result.level)]
 
-Event = Started | Progress | Result | Finished
-
-
-def exit_code(results: tuple[Result, ...], *, strict: bool = False) -> int:
-    """First that applies: 1 a MUST fails (with strict a SHOULD too), 2 an error, 3 a MUST is unwitnessed, 0."""
-    judged = [r for r in results if strict or r.level == "MUST"]
-    if any(r.outcome == "fail" for r in judged):
-        return 1
-    if any(r.outcome == "error" for r in results):
-        return 2
-    return 3 if any(r.outcome == "unwitnessed" and r.level == "MUST" for r in results) else 0
+    @property
+    def exit_code(self) -> int:
+        """First that applies: 1 a MUST fails (with strict a SHOULD too), 2 an error, 3 a MUST is unwitnessed, 0."""
+        if self.of("fail", "" if self.strict else "MUST"):
+            return 1
+        if self.of("error"):
+            return 2
+        return 3 if self.of("unwitnessed", "MUST") else 0

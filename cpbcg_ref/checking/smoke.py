@@ -1,196 +1,136 @@
-"""Is an adapter broken, or is the engine behind it wrong? One small question per capability, with a known answer.
+"""Is an adapter broken, or is the engine behind it wrong? One small question per capability.
 
-Nothing here judges the engine: an answer of the right shape passes, unless it is one that only a broken adapter gives.
+Nothing here judges the engine: answers that look like the reference's pass, whatever their numbers, unless they are
+numbers that only a broken adapter gives.
 """
 
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from cpbcg_ref import answers, asking, cases
+from cpbcg_ref import asking, cases
 from cpbcg_ref.answers import Raised
-from cpbcg_ref.engines.contract import METHODS, Contract
+from cpbcg_ref.engines.contract import METHODS
+from cpbcg_ref.engines.reference import Reference
 
-BATCH = cases.Batch(lengths=(8,), prefixes=(0,))  # on two ranks, in blocks of two tokens
-GOLDEN_ROWS = {"zigzag": ((0, 1, 6, 7), (2, 3, 4, 5)), "interleave": ((0, 2, 4, 6), (1, 3, 5, 7))}
-LOCAL_ROWS = ((0, 1, 2, 3), (0, 1, 2, 3))
+BATCH = cases.Batch(lengths=(8,), prefixes=(0,))
+SELECT = cases.SelectCase(
+    num_tokens=8, required_local_tokens=4, capture_num_tokens=(8, 16), bucket_local_tokens=((8, 4), (16, 8))
+)
+PASSES = cases.PassesCase(
+    config=cases.DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests=8),
+    passes=((cases.RankReport(prefillable=True),) * 2,),
+)
+LAYOUT = {"is_cp_active": "active", "logical_rows": "logical", "shard": "rows", "shard_positions": "positions"}
+LAYOUT |= {"kv_segments": "segments", "gather": "restored"}
+REPLAY = {"is_cp_active": "active", "can_run_graph": "admitted", "select": "bucket", "load_batch": "loaded"}
+MAY_BE_NONE = ("required_local_tokens", "select_replay_bucket", "select", "load_batch", "shard", "gather")
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """state: "ok", "broken" or "not offered". text: what to fix, or the reason."""
 
-    what: str
     state: str
+    asked: str
     text: str
 
 
 def smoke(engine: Any) -> list[Line]:
     """One line for the attributes, then one per capability; broken attributes end it."""
-    problems = list(wrong_attributes(engine))
-    if problems:
-        return [Line("attributes", "broken", "; ".join(problems))]
-    declared = Line("attributes", "ok", f"{engine.name} {engine.version}")
+    if problem := wrong_attribute(engine):
+        return [Line("broken", "attributes", problem)]
+    declared = Line("ok", "attributes", f"{engine.name} {engine.version}")
     return [declared, *(capability(engine, name) for name in METHODS)]
 
 
-def wrong_attributes(engine: Any) -> Iterator[str]:
-    for name in ("name", "version"):
-        if not isinstance(getattr(engine, name, None), str):
-            yield f"{name} must be a str, it is {getattr(engine, name, None)!r}"
-    if not isinstance(getattr(engine, "contract", None), Contract):
-        yield f"contract must be a cpbcg_ref.engines.contract.Contract, it is {getattr(engine, 'contract', None)!r}"
-    roots = getattr(engine, "roots", None)
+def wrong_attribute(engine: Any) -> str | None:
+    """Of those that `resolve` does not look at."""
+    roots, unknown = getattr(engine, "roots", None), set(getattr(engine, "unavailable", {})) - set(METHODS)
     if not isinstance(roots, (tuple, list)) or not roots:
-        yield f"roots must be a non-empty tuple of paths, it is {roots!r}: without it no exception is the engine's"
-    else:
-        yield from (f"root {str(root)!r} does not exist" for root in roots if not Path(root).exists())
-    unknown = sorted(set(getattr(engine, "unavailable", {})) - set(METHODS))
-    if unknown:
-        yield f"unavailable names {', '.join(unknown)}, the capabilities are {', '.join(METHODS)}"
+        return f"roots must be a non-empty tuple of paths, it is {roots!r}: without it no exception is the engine's"
+    if absent := [str(root) for root in roots if not Path(root).exists()]:
+        return f"root {absent[0]!r} does not exist"
+    return f"unavailable names {min(unknown)}, the capabilities are {', '.join(METHODS)}" if unknown else None
 
 
 def capability(engine: Any, name: str) -> Line:
     reason = getattr(engine, "unavailable", {}).get(name)
     lacking = [method for method in METHODS[name] if not callable(getattr(engine, method, None))]
     if reason or lacking == list(METHODS[name]):
-        return Line(name, "not offered", reason or f"the adapter has no {', '.join(lacking)}")
+        return Line("not offered", name, reason or f"the adapter has no {', '.join(lacking)}")
     if lacking:
-        return Line(name, "broken", f"{name} needs {', '.join(METHODS[name])}: the adapter lacks {', '.join(lacking)}")
+        return Line("broken", name, f"{name} needs {', '.join(METHODS[name])}: the adapter lacks {', '.join(lacking)}")
     if name in ("layout", "capacity", "replay") and 2 not in engine.contract.cp_sizes:
-        return Line(name, "ok", "not asked: the contract excludes the two ranks of the question")
+        return Line("ok", name, "not asked: the contract excludes the two ranks of the question")
     try:
-        problems = list(QUESTIONS[name](engine)) if name in QUESTIONS else []
+        problems = misfits(engine, name)
     except Exception as error:  # whatever came out of the adapter is what we look for
-        problems = [came_out(error)]
-    return Line(name, "broken" if problems else "ok", "; ".join(problems))
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        problems = [f"calling it or reading its answer raised {type(error).__name__}: {error} ({where})"]
+    return Line("broken" if problems else "ok", name, "; ".join(problems))
 
 
-def came_out(error: Exception) -> str:
-    if isinstance(error, asking.CaptureFailed):
-        return f"the engine could not capture buckets 8 and 16 on 2 ranks: {error}"
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    if Path(last.filename) == Path(asking.__file__):
-        return f"calling it or reading its answer failed: {type(error).__name__}: {error} ({last.name})"
-    return f"the adapter raised {type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+def misfits(engine: Any, name: str) -> list[str]:
+    """What is wrong with the engine's answers, by the method that gave them."""
+    strategies = engine.contract.graph_strategies if name == "replay" else engine.contract.strategies
+    seen, golden = (ask(one, name, strategies[0]) for one in (engine, Reference()))
+    wrong = [problem for method in seen if (problem := misfit(method, seen[method], golden[method]))]
+    return wrong or (misread(seen["shard"], golden["shard"]) if name == "layout" else [])
 
 
-def each(method: str, value: Any, fits: Callable[[Any], bool], wanted: str, *, count: int = 2) -> Iterator[str]:
-    """What is wrong unless `value` is a tuple of `count` entries that all fit."""
-    entries = value if isinstance(value, tuple) else (value,)
-    if raised := [entry for entry in entries if isinstance(entry, Raised)]:
-        yield f"{method}: the engine raised {raised[0]}: look at what the adapter hands to it"
-    elif not isinstance(value, tuple) or len(value) != count:
-        yield f"{method} answers {value!r}: it needs {count} entries, one per rank or step"
-    elif not all(map(fits, value)):
-        yield f"{method} answers {value!r}: every entry must be {wanted}"
+def ask(engine: Any, name: str, strategy: str) -> dict[str, Any]:
+    """The answers to one small question, by method."""
+    seen: Any
+    match name:
+        case "layout":
+            seen = asking.ask_layout(engine, cases.LayoutCase(cp_size=2, batch=BATCH, strategy=strategy))
+            return {method: getattr(seen, field) for method, field in LAYOUT.items()}
+        case "capacity":
+            how = {"cp_size": 2, "strategy": strategy}
+            return {"required_local_tokens": asking.each_rank(engine, 2, engine.required_local_tokens, [8], **how)}
+        case "selection":
+            return {"select_replay_bucket": asking.ask_select(engine, SELECT).answer}
+        case "replay":
+            server = cases.Server(cp_size=2, capture_num_tokens=(8, 16), context_length=16, strategy=strategy)
+            seen = asking.ask_replay(engine, cases.ReplayCase(server=server, batches=(BATCH,)))
+            of_batch = {method: getattr(seen.batches[0], field) for method, field in REPLAY.items()}
+            return {"captured": seen.captured, **of_batch}
+        case "negotiation":
+            return {"step": asking.ask_passes(engine, PASSES).passes[0]}
+        case "attempts":
+            seen = asking.ask_attempts(engine, cases.AttemptsCase(attempts=(cases.Attempt(admitted=3),)))
+            return {"step": seen.max_prefill_bs}
+        case "votes":
+            seen = asking.ask_votes(engine, cases.VotesCase(mid_chunk=(False, False), waiting=(1, 0)))
+            return {"votes": seen.prefillable}
+    return {}
 
 
-def is_int(value: Any) -> bool:
-    return type(value) is int
+def misfit(method: str, value: Any, golden: Any) -> str | None:
+    raised = [entry for entry in (value if isinstance(value, tuple) else (value,)) if isinstance(entry, Raised)]
+    if raised:
+        return f"{method}: the engine raised {raised[0]}: look at what the adapter hands to it"
+    if looks_like(value, golden, may_be_none=method in MAY_BE_NONE, count=True):
+        return None
+    return f"{method} answers {value!r}: it must look like {golden!r}"
 
 
-def is_int_or_none(value: Any) -> bool:
-    return value is None or is_int(value)
+def looks_like(value: Any, golden: Any, *, may_be_none: bool, count: bool = False) -> bool:
+    """The same nesting and types. How many rows or segments a rank has is the engine's business."""
+    if not isinstance(golden, tuple):
+        return type(value) is type(golden) or (may_be_none and value is None)
+    if not isinstance(value, tuple) or (count and len(value) != len(golden)):
+        return False
+    return all(looks_like(entry, golden[0], may_be_none=may_be_none) for entry in value)
 
 
-def is_bool(value: Any) -> bool:
-    return type(value) is bool
-
-
-def is_ints(value: Any) -> bool:
-    return isinstance(value, tuple) and all(map(is_int, value))
-
-
-def is_pairs(value: Any) -> bool:
-    return isinstance(value, tuple) and all(is_ints(pair) and len(pair) == 2 for pair in value)
-
-
-def strategy_of(engine: Any) -> str:
-    return "zigzag" if "zigzag" in engine.contract.strategies else str(engine.contract.strategies[0])
-
-
-def layout(engine: Any) -> Iterator[str]:
-    strategy = strategy_of(engine)
-    seen = asking.ask_layout(engine, cases.LayoutCase(cp_size=2, batch=BATCH, strategy=strategy))
-    rows = seen.rows
-    if isinstance(rows, tuple):
-        rows = tuple(tuple(row for row in local if row is not None) for local in rows)
-    problems = [
-        *each("is_cp_active", seen.active, is_bool, "a bool"),
-        *each("logical_rows", seen.logical, is_int, "an int"),
-        *each("shard", rows, is_ints, "a list of ints"),
-        *each("shard_positions", seen.positions, is_ints, "a list of ints"),
-        *each("kv_segments", seen.segments, is_pairs, "a list of (rows, keys)"),
-    ]
-    if not problems:
-        problems += each("gather", seen.restored, lambda value: isinstance(value, tuple), "a list of ints")
-    yield from problems or misread(rows, GOLDEN_ROWS[strategy])
-
-
-def misread(rows: Any, golden: Any) -> Iterator[str]:
+def misread(rows: Any, golden: Any) -> list[str]:
     """Rows that come from a mistake in the adapter; any others are the engine's own."""
-    shown = f"8 tokens on 2 ranks: shard gives {rows[0]} and {rows[1]}"
-    if rows == golden[::-1]:
-        yield f"{shown}: the ranks are swapped, rank 0 owns {golden[0]}"
-    elif rows == LOCAL_ROWS:
-        yield f"{shown}: these are local row numbers, hand back the payload that stands in each row"
-    elif not set(rows[0] + rows[1]) <= set(range(8)):
-        yield f"{shown}: some are no token of the payload, see padding_value in the contract"
-
-
-def capacity(engine: Any) -> Iterator[str]:
-    how = {"cp_size": 2, "strategy": strategy_of(engine)}
-    required = asking.each_rank(engine, 2, engine.required_local_tokens, [8], **how)
-    return each("required_local_tokens", required, is_int_or_none, "an int or None")
-
-
-def selection(engine: Any) -> Iterator[str]:
-    case = cases.SelectCase(
-        num_tokens=8, required_local_tokens=4, capture_num_tokens=(8, 16), bucket_local_tokens=((8, 4), (16, 8))
-    )
-    answer = asking.ask_select(engine, case).answer
-    fits: Callable[[Any], bool] = lambda value: is_int_or_none(value) and value in (8, 16, None)  # noqa: E731
-    return each("select_replay_bucket", (answer,), fits, "8, 16 or None", count=1)
-
-
-def replay(engine: Any) -> Iterator[str]:
-    strategy = next(iter(engine.contract.graph_strategies), strategy_of(engine))
-    server = cases.Server(cp_size=2, capture_num_tokens=(8, 16), context_length=16, strategy=strategy)
-    seen = asking.ask_replay(engine, cases.ReplayCase(server=server, batches=(BATCH,)))
-    batch = seen.batches[0]
-    yield from each("captured", seen.captured, lambda value: isinstance(value, answers.Captured), "a Captured")
-    yield from each("is_cp_active", batch.active, is_bool, "a bool")
-    yield from each("can_run_graph", batch.admitted, is_bool, "a bool")
-    yield from each("select", batch.bucket, is_int_or_none, "an int or None")
-    yield from each("load_batch", batch.loaded, lambda v: v is None or isinstance(v, answers.Loaded), "a Loaded")
-
-
-def negotiation(engine: Any) -> Iterator[str]:
-    config = cases.DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests=8)
-    case = cases.PassesCase(config=config, passes=((cases.RankReport(prefillable=True),) * 2,))
-    verdicts = asking.ask_passes(engine, case).passes[0]
-    return each("step", verdicts, lambda value: isinstance(value, answers.Verdict), "a Verdict")
-
-
-def attempts(engine: Any) -> Iterator[str]:
-    case = cases.AttemptsCase(attempts=(cases.Attempt(admitted=3),))
-    return each("step", asking.ask_attempts(engine, case).max_prefill_bs, is_int, "an int", count=1)
-
-
-def votes(engine: Any) -> Iterator[str]:
-    case = cases.VotesCase(mid_chunk=(False, False), waiting=(1, 0))
-    return each("votes", asking.ask_votes(engine, case).prefillable, is_bool, "a bool")
-
-
-QUESTIONS: dict[str, Callable[[Any], Iterator[str]]] = {
-    "layout": layout,
-    "capacity": capacity,
-    "selection": selection,
-    "replay": replay,
-    "negotiation": negotiation,
-    "attempts": attempts,
-    "votes": votes,
-}
+    first, second = (tuple(row for row in local if row is not None) for local in rows)
+    mistakes = {
+        f"the ranks are swapped, rank 0 owns {golden[0]}": (first, second) == golden[::-1],
+        "these are local row numbers, hand back the payload that stands in each row": first == second == (0, 1, 2, 3),
+        "some are no token of the payload, see padding_value in the contract": not {*first, *second} <= set(range(8)),
+    }
+    return [f"8 tokens on 2 ranks: shard gives {first} and {second}: {what}" for what, made in mistakes.items() if made]

@@ -1,6 +1,5 @@
-"""Where reports go: files that appear complete or not at all, and a stdout that may be closed early."""
+"""Where reports go: a file, or a stdout that may be closed early."""
 
-import errno
 import io
 import os
 import sys
@@ -12,35 +11,21 @@ from typing import TextIO
 from cpbcg_ref.errors import CpbcgError
 
 
-@contextmanager
-def written(name: str | None) -> Iterator[TextIO]:
-    """A stream that becomes the file `name` when the block ends well; "-" is stdout, None goes nowhere.
+def check_writable(name: str | None) -> None:
+    """Raises CpbcgError before a long check that could not be written down. "-" is stdout, None nowhere."""
+    path = Path(name or "-")
+    if path.is_dir():
+        raise CpbcgError(f"cannot write {name}: it is a folder")
+    if name not in (None, "-") and not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise CpbcgError(f"cannot write {name}: no permission, or no such folder")
 
-    Raises CpbcgError before the block runs if the file could not be written.
-    """
-    if name is None or name == "-":
-        buffer = io.StringIO()
-        yield buffer
+
+def write(name: str | None, text: str) -> None:
+    if name == "-":
         with stdout() as stream:
-            stream.write(buffer.getvalue() if name else "")
-        return
-    path = Path(name).resolve()
-    is_device = path.exists() and not path.is_file()  # also a folder, which refuses to be opened
-    part = path if is_device else path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        if path.exists() and not os.access(path, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        file = open(part, "w", encoding="utf-8")  # noqa: SIM115 (closed below)
-    except OSError as problem:
-        raise CpbcgError(f"cannot write {name}: {problem.strerror}") from problem
-    try:
-        with file:
-            yield file
-        if not is_device:
-            part.replace(path)
-    finally:
-        if not is_device:
-            part.unlink(missing_ok=True)
+            stream.write(text)
+    elif name:
+        Path(name).write_text(text, encoding="utf-8")
 
 
 @contextmanager

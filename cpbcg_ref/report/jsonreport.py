@@ -2,32 +2,55 @@
 
 import dataclasses
 import json
+from fnmatch import fnmatchcase
 from typing import Any
 
-from cpbcg_ref.checking.results import OUTCOMES
-from cpbcg_ref.report.summary import Report, answers
+from cpbcg_ref.checking.results import OUTCOMES, Report
 
-
-def document(report: Report) -> dict[str, Any]:
-    """The finished check as plain data; `deployment` is there only when a deployment was checked."""
-    started, finished = report.started, report.finished
-    deployment = {"deployment": answers(report)} if report.about_deployment else {}
-    return {
-        "target": {"engine": started.engine, "version": started.version},
-        "results": [dataclasses.asdict(result) for result in report.results],
-        "summary": {outcome: report.count(outcome) for outcome in OUTCOMES}
-        | {
-            "must_violated": [result.invariant for result in report.violated("MUST")],
-            "should_violated": [result.invariant for result in report.violated("SHOULD")],
-            "exit_code": report.exit_code,
-            "seconds": round(finished.seconds, 3),
-            "profile": started.profile,
-            "seed": started.seed,
-        },
-        "executed": list(finished.executed),
-    } | deployment
+QUESTIONS = {
+    "hang": ("agree.*", "delay.agree"),
+    "overflow": ("capacity.*", "replay.*"),
+    "fail at start": ("capture.legal",),
+    "starve": ("delay.bounded-*",),
+}
+ANSWERS = {"fail": "yes", "pass": "not found"}
 
 
 def as_json(value: Any) -> str:
     """Indented; ASCII only, so that it survives any terminal and any file encoding."""
     return json.dumps(value, indent=2) + "\n"
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The finished check as plain data; `deployment` is there only when a deployment was checked."""
+    counts = {outcome: len(report.of(outcome)) for outcome in OUTCOMES}
+    must, should = ([one.invariant for one in report.of("fail", level)] for level in ("MUST", "SHOULD"))
+    run = {"seconds": round(report.seconds, 3), "profile": report.profile, "seed": report.seed}
+    return {
+        "target": {"engine": report.engine, "version": report.version},
+        "results": [dataclasses.asdict(result) for result in report.results],
+        "summary": counts | {"must_violated": must, "should_violated": should, "exit_code": report.exit_code} | run,
+        "executed": list(report.executed),
+        **({"deployment": answers(report)} if report.about_deployment else {}),
+    }
+
+
+def answers(report: Report) -> list[dict[str, str]]:
+    """Can this server hang, overflow, fail at start, starve? The worst outcome answers, all that were asked say why.
+
+    "not found" is no promise: nothing was violated in the examples, and nothing is broken or unwitnessed.
+    """
+    found = []
+    for question, patterns in QUESTIONS.items():
+        asked = [one for one in report.results if any(fnmatchcase(one.invariant, pattern) for pattern in patterns)]
+        asked.sort(key=lambda one: OUTCOMES.index(one.outcome))
+        told = [f"{one.invariant} {one.outcome} ({one.message or f'{one.examples} examples'})" for one in asked]
+        verdict = ANSWERS.get(asked[0].outcome, "unknown") if asked else "unknown"
+        found.append(
+            {
+                "question": f"can this server {question}?",
+                "answer": verdict,
+                "why": ", ".join(told) or "nothing was asked",
+            }
+        )
+    return found

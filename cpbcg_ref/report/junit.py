@@ -1,52 +1,38 @@
 """The report for CI dashboards: JUnit XML, one testcase per invariant."""
 
 import re
-from xml.etree import ElementTree
+from collections import Counter
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from cpbcg_ref.checking.results import Result
-from cpbcg_ref.report.summary import Report
+from cpbcg_ref.checking.results import Report, Result
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+ELEMENTS = {"fail": "failure", "error": "error", "unwitnessed": "error", "skip": "skipped"}
 
 
 def as_junit(report: Report) -> str:
-    """A testsuite that is red exactly when the check is: a SHOULD that fails is skipped with advice unless strict."""
-    started = report.started
-    suite = ElementTree.Element("testsuite", name=clean(f"cpbcg check {started.target}"))
-    suite.set("tests", str(len(report.results)))
-    suite.set("time", f"{report.finished.seconds:.3f}")
-    facts = {"engine": started.engine, "version": started.version, "profile": started.profile, "seed": started.seed}
-    properties = ElementTree.SubElement(suite, "properties")
-    for name, value in facts.items():
-        ElementTree.SubElement(properties, "property", name=name, value=clean(str(value)))
-    kinds = [add_testcase(suite, result, strict=report.strict) for result in report.results]
-    for attribute, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
-        suite.set(attribute, str(kinds.count(kind)))
-    ElementTree.indent(suite)
-    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+    """A testsuite that is red exactly when the check is: a SHOULD that fails counts as skipped unless strict."""
+    suite, counts = Element("testsuite", name=clean(f"cpbcg check {report.target}")), Counter[str]()
+    for one in report.results:
+        family, seconds = one.invariant.split(".")[0], f"{one.seconds:.3f}"
+        case = SubElement(suite, "testcase", classname=family, name=one.invariant, time=seconds)
+        if kind := element(one, strict=report.strict):
+            counts[kind] += 1
+            problem = SubElement(case, kind, type=f"{one.level} {one.outcome}", message=clean(one.message))
+            found = one.counterexample
+            problem.text = clean("\n".join([found.picture, found.python, one.reproduce]) if found else one.message)
+    numbers = {"failures": counts["failure"], "errors": counts["error"], "skipped": counts["skipped"]}
+    for attribute, number in {"tests": len(report.results), **numbers}.items():
+        suite.set(attribute, str(number))
+    suite.set("time", f"{report.seconds:.3f}")
+    indent(suite)
+    return tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def add_testcase(suite: ElementTree.Element, result: Result, *, strict: bool) -> str:
-    case = ElementTree.SubElement(suite, "testcase", classname=result.invariant.split(".")[0], name=result.invariant)
-    case.set("time", f"{result.seconds:.3f}")
-    kind = element(result, strict=strict)
-    if kind:
-        advice = "advice: " if result.outcome == "fail" and kind == "skipped" else ""
-        problem = ElementTree.SubElement(case, kind, message=clean(advice + result.message))
-        problem.set("type", f"{result.level} {result.outcome}")
-        problem.text = clean(details(result))
-    return kind
-
-
-def element(result: Result, *, strict: bool) -> str:
-    counts = result.level == "MUST" or (strict and result.outcome == "fail")
-    kinds = {"fail": "failure", "unwitnessed": "error"} if counts else {"fail": "skipped", "unwitnessed": "skipped"}
-    return (kinds | {"error": "error", "skip": "skipped"}).get(result.outcome, "")
-
-
-def details(result: Result) -> str:
-    found = result.counterexample
-    return "\n".join([result.message, *([found.picture, found.python, result.reproduce] if found else [])])
+def element(result: Result, *, strict: bool) -> str | None:
+    kind = ELEMENTS.get(result.outcome)
+    red = result.level == "MUST" or result.outcome == "error" or (strict and result.outcome == "fail")
+    return kind if red or kind is None else "skipped"
 
 
 def clean(text: str) -> str:

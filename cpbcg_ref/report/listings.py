@@ -1,46 +1,49 @@
-"""The lists that are no check: engines, invariants, the findings of smoke. Each gets the data that --json writes."""
+"""The answers that are no check, each as a person reads them."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TextIO
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from cpbcg_ref.report.terminal import COLOURS, Printer
+from cpbcg_ref.asking import FAMILIES
+from cpbcg_ref.checking.smoke import Line
+from cpbcg_ref.engines.targets import Known
+from cpbcg_ref.invariants.model import Invariant
+from cpbcg_ref.report.terminal import Printer
 
-Rows = Sequence[Mapping[str, Any]]
-STATES = {"ok": "pass", "broken": "fail", "not offered": "skip"}
 
-
-def show_engines(engines: Rows, file: TextIO) -> None:
-    printer = Printer(file)
-    printer.table(("target", "state"), list(targets(engines)))
+def show_engines(engines: Sequence[Known], printer: Printer) -> None:
+    rows = []
+    for engine in engines:
+        here = f"installed: {engine.installed}" if engine.installed else "not installed here"
+        rows.append((engine.name, here if engine.pinned else "part of cpbcg"))
+        for version in engine.pinned:
+            state = "in the cache" if version in engine.cached else "fetched when first asked for"
+            rows.append((f"{engine.name}=={version}", f"known sha256, {state}"))
+    printer.table(("target", "state"), rows)
     printer.say("\nalso: NAME@DIR (an unpacked tree), path/to/file.py:Class, package.module:Class")
 
 
-def targets(engines: Rows) -> Iterable[tuple[str, str]]:
-    for engine in engines:
-        if not engine["pinned"]:
-            yield engine["name"], "part of cpbcg"
-            continue
-        yield engine["name"], f"installed: {engine['installed']}" if engine["installed"] else "not installed here"
-        for version in engine["pinned"]:
-            state = "in the cache" if version in engine["cached"] else "fetched when first asked for"
-            yield f"{engine['name']}=={version}", f"known sha256, {state}"
-
-
-def show_invariants(rows: Rows, file: TextIO) -> None:
-    printer = Printer(file)
-    for number, row in enumerate(rows):
-        if number:
-            printer.say()
-        printer.say(f"{row['invariant']} ({row['level']})", style="bold")
-        printer.wrapped(row["statement"], indent=4, hanging=0)
-        for name, values in (("asks", row["asks"]), ("bugs", row["bugs"]), ("witnesses", row["witnesses"])):
+def show_invariants(chosen: Sequence[Invariant], printer: Printer) -> None:
+    for one in chosen:
+        asks = {FAMILIES[part.family].capability for part in one.parts}
+        facts = {
+            "asks": sorted(asks),
+            "bugs": one.sources,
+            "witnesses": [w for part in one.parts for w in part.witnesses],
+        }
+        printer.say(f"{one.id} ({one.level})", style="bold")
+        printer.wrapped(one.statement, indent="    ", hanging="")
+        for name, values in facts.items():
             if values:
-                printer.wrapped(f"{name}: {('; ' if name == 'witnesses' else ', ').join(values)}", indent=4)
+                printer.wrapped(f"{name}: {', '.join(values)}", indent="    ")
+        printer.say()
 
 
-def show_smoke(lines: Rows, file: TextIO) -> None:
-    printer = Printer(file)
-    for line in lines:
-        colon = ": " if line["text"] else ""
-        text = f"{line['state']:11}  {line['what']}{colon}{line['text']}"
-        printer.wrapped(text, style=COLOURS[STATES[line["state"]]], hanging=13)
+def show_smoke(lines: Sequence[Line], printer: Printer) -> None:
+    printer.table(Line._fields, lines)
+
+
+def show_explain(found: Mapping[str, Any], printer: Printer) -> None:
+    printer.table(("rank", "rows"), list(enumerate(found["rows_per_rank"])))
+    printer.say(f"\nrequired rows, the same on every rank: {found['required_local_tokens']}\n")
+    printer.table(("bucket", "captured rows", "verdict"), [tuple(bucket.values()) for bucket in found["buckets"]])
+    printer.say(f"\nchosen: {found['chosen'] or 'none, the batch runs eager'}")
