@@ -264,7 +264,7 @@ rank  rows
 required rows, the same on every rank: 32
 
 bucket  captured rows  verdict
-   128             32  not considered: CP is not active for this batch
+   128             32  refused: CP is not active for this batch
 
 chosen: none, the batch runs eager
 """

@@ -60,8 +60,6 @@ def capability(engine: Any, name: str) -> Line:
         return Line("not offered", name, reason or f"the adapter has no {', '.join(lacking)}")
     if lacking:
         return Line("broken", name, f"{name} needs {', '.join(METHODS[name])}: the adapter lacks {', '.join(lacking)}")
-    if name in ("layout", "capacity", "replay") and 2 not in engine.contract.cp_sizes:
-        return Line("ok", name, "not asked: the contract excludes the two ranks of the question")
     try:
         problems = misfits(engine, name)
     except Exception as error:  # whatever came out of the adapter is what we look for

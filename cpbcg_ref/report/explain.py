@@ -28,9 +28,8 @@ def explain(
     def verdict(bucket: int, rows: int) -> str:
         if bucket == chosen:
             return "chosen"
-        if not graph:
-            return "not considered: CP is not active for this batch"
         refusals = {
+            "CP is not active for this batch": not graph,
             f"{bucket} tokens < {sum(lengths)} of the batch": bucket < sum(lengths),
             f"{rows} rows < {required} required": rows < (required or 0),
             f"{bucket} tokens > {FACTOR} x {sum(lengths)} of the batch": bucket > FACTOR * sum(lengths),

@@ -11,30 +11,19 @@ from cpbcg_ref.report.terminal import Printer
 
 
 def show_engines(engines: Sequence[Known], printer: Printer) -> None:
-    rows = []
-    for engine in engines:
-        here = f"installed: {engine.installed}" if engine.installed else "not installed here"
-        rows.append((engine.name, here if engine.pinned else "part of cpbcg"))
-        for version in engine.pinned:
-            state = "in the cache" if version in engine.cached else "fetched when first asked for"
-            rows.append((f"{engine.name}=={version}", f"known sha256, {state}"))
-    printer.table(("target", "state"), rows)
-    printer.say("\nalso: NAME@DIR (an unpacked tree), path/to/file.py:Class, package.module:Class")
+    rows = [(one.name, one.installed or "-", " ".join(one.pinned), " ".join(one.cached)) for one in engines]
+    printer.table(("engine", "installed", "releases of known sha256", "in the cache"), rows)
+    printer.say("\nalso: NAME==VERSION, NAME@DIR (an unpacked tree), path/to/file.py:Class, package.module:Class")
 
 
 def show_invariants(chosen: Sequence[Invariant], printer: Printer) -> None:
     for one in chosen:
-        asks = {FAMILIES[part.family].capability for part in one.parts}
-        facts = {
-            "asks": sorted(asks),
-            "bugs": one.sources,
-            "witnesses": [w for part in one.parts for w in part.witnesses],
-        }
+        asks = sorted({FAMILIES[part.family].capability for part in one.parts})
+        witnesses = [name for part in one.parts for name in part.witnesses]
         printer.say(f"{one.id} ({one.level})", style="bold")
         printer.wrapped(one.statement, indent="    ", hanging="")
-        for name, values in facts.items():
-            if values:
-                printer.wrapped(f"{name}: {', '.join(values)}", indent="    ")
+        printer.wrapped(f"asks: {', '.join(asks)}; bugs: {', '.join(one.sources) or 'none known'}", indent="    ")
+        printer.wrapped(f"witnesses: {', '.join(witnesses) or 'none'}", indent="    ")
         printer.say()
 
 
