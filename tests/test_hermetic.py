@@ -11,13 +11,13 @@ from cpbcg_ref.errors import TargetError
 LEAF = "toy.leaf"
 
 
-def tree(root, real=(LEAF,), *, files, **options):
+def tree(root, real=(LEAF,), *, files, replaced=None):
     """A package `toy` written to `root`: dotted module name -> source."""
     for name, source in files.items():
         path = root.joinpath(*name.split(".")).with_suffix(".py")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
-    return Hermetic(root, "toy", real, **options)
+    return Hermetic(root, "toy", real, supported="1.0 to 1.3", replaced=replaced)
 
 
 def leaf(root, source):
@@ -164,7 +164,7 @@ def test_a_module_that_fails_stays_unloaded(tmp_path):
 
 
 def test_a_missing_module_is_absent_and_says_what_is_supported(tmp_path):
-    toy = tree(tmp_path, (LEAF, "toy.newer"), files={LEAF: ""}, supported="1.0 to 1.3")
+    toy = tree(tmp_path, (LEAF, "toy.newer"), files={LEAF: ""})
     assert toy.has(LEAF)
     assert not toy.has("toy.newer")
     with pytest.raises(TargetError, match=r"toy\.newer is missing in .*newer.*; supported: toy 1\.0 to 1\.3$"):

@@ -6,7 +6,9 @@ torch = pytest.importorskip("torch", reason="SGLang's code needs torch: install 
 
 from cpbcg_ref.answers import Raised, Verdict  # noqa: E402
 from cpbcg_ref.cases import Attempt, DelayerConfig, RankReport  # noqa: E402
-from cpbcg_ref.engines import sglang_delayer, wheels  # noqa: E402
+from cpbcg_ref.engines import wheels  # noqa: E402
+from cpbcg_ref.engines.sglang_attempts import Attempts  # noqa: E402
+from cpbcg_ref.engines.sglang_delayer import Delayers, Seconds  # noqa: E402
 from cpbcg_ref.errors import TargetError  # noqa: E402
 
 RELEASES = [f"0.5.{patch}" for patch in range(16, 24)]
@@ -64,20 +66,20 @@ def reports(**options):
 
 @pytest.mark.parametrize("gather", [GATHER, OLD_GATHER])
 def test_a_gather_fills_the_table_in_rank_order_on_every_rank(tmp_path, gather):
-    group = sglang_delayer.start_delayers(toy(tmp_path, gather=gather), config())
+    group = Delayers(toy(tmp_path, gather=gather), config())
     seen = [group.step(reports(waiting_queue_len=lengths)) for lengths in ([5, 6, 7], [8, 9, 0])]
     assert [[verdict.reason for verdict in one] for one in seen] == [["[[5], [6], [7]]"] * 3, ["[[8], [9], [0]]"] * 3]
 
 
 def test_torch_itself_keeps_its_collective(tmp_path):
     real = torch.distributed.distributed_c10d.all_gather_into_tensor
-    sglang_delayer.start_delayers(toy(tmp_path, gather=OLD_GATHER), config()).step(reports(waiting_queue_len=[1, 2, 3]))
+    Delayers(toy(tmp_path, gather=OLD_GATHER), config()).step(reports(waiting_queue_len=[1, 2, 3]))
     assert torch.distributed.all_gather_into_tensor is real
 
 
 def test_a_rank_that_raises_before_the_gather_does_not_block_the_others(tmp_path):
     boom = "1 // waiting_queue_len; " + GATHER
-    group = sglang_delayer.start_delayers(toy(tmp_path, gather=boom), config())
+    group = Delayers(toy(tmp_path, gather=boom), config())
     answers = group.step(reports(waiting_queue_len=[4, 0, 6]))
     assert [type(answer) for answer in answers] == [Raised] * 3
     assert [answer.kind for answer in answers] == ["CollectiveFailed", "ZeroDivisionError", "CollectiveFailed"]
@@ -88,27 +90,25 @@ def test_a_rank_that_raises_before_the_gather_does_not_block_the_others(tmp_path
 
 def test_a_rank_that_raises_after_the_gather_leaves_the_others_their_verdict(tmp_path):
     boom = GATHER + "; 1 // waiting_queue_len"
-    answers = sglang_delayer.start_delayers(toy(tmp_path, gather=boom), config()).step(
-        reports(waiting_queue_len=[4, 0, 6])
-    )
+    answers = Delayers(toy(tmp_path, gather=boom), config()).step(reports(waiting_queue_len=[4, 0, 6]))
     assert [type(answer) for answer in answers] == [Verdict, Raised, Verdict]
 
 
 def test_a_buffer_for_another_group_is_the_engines_error(tmp_path):
-    group = sglang_delayer.start_delayers(toy(tmp_path, buffer="(4, 1)"), config())
+    group = Delayers(toy(tmp_path, buffer="(4, 1)"), config())
     answers = group.step(reports(waiting_queue_len=[4, 5, 6]))
     assert {answer.message for answer in answers} == {"3 values do not fit a buffer of 4"}
 
 
 def test_a_second_gather_in_one_pass_is_the_engines_error(tmp_path):
-    group = sglang_delayer.start_delayers(toy(tmp_path, gather=f"{GATHER}; {GATHER}"), config())
+    group = Delayers(toy(tmp_path, gather=f"{GATHER}; {GATHER}"), config())
     answers = group.step(reports(waiting_queue_len=[4, 5, 6]))
     assert {answer.message for answer in answers} == {"this rank gathers a second time in the same pass"}
 
 
 def test_every_rank_reads_its_own_clock(tmp_path):
     clock = "torch.empty(1); import time; " + GATHER + "; table = torch.tensor([time.perf_counter()])"
-    group = sglang_delayer.start_delayers(toy(tmp_path, gather=clock), config())
+    group = Delayers(toy(tmp_path, gather=clock), config())
     assert [answer.reason for answer in group.step(reports(now_ms=[500.0, 1000.0, 2500.0]))] == [
         "[0.5]",
         "[1.0]",
@@ -117,18 +117,18 @@ def test_every_rank_reads_its_own_clock(tmp_path):
 
 
 def test_without_dp_attention_a_replica_gathers_alone(tmp_path):
-    group = sglang_delayer.start_delayers(toy(tmp_path, buffer="(1, 1)"), config(enable_dp_attention=False))
+    group = Delayers(toy(tmp_path, buffer="(1, 1)"), config(enable_dp_attention=False))
     assert [answer.reason for answer in group.step(reports(waiting_queue_len=[4, 5]))] == ["[[4]]", "[[5]]"]
 
 
 def test_a_rank_with_nothing_to_prefill_contributes_nothing_else(tmp_path):
-    group = sglang_delayer.start_delayers(toy(tmp_path), config())
+    group = Delayers(toy(tmp_path), config())
     answers = group.step(reports(prefillable=[True, False, True], waiting_queue_len=[4, 5, 6]))
     assert answers[0].reason == "[[4], [0], [6]]"
 
 
 def test_an_error_of_the_adapter_is_not_an_answer(tmp_path):
-    group = sglang_delayer.start_delayers(toy(tmp_path), config())
+    group = Delayers(toy(tmp_path), config())
     with pytest.raises(ValueError, match="zip"):
         group.step(reports(waiting_queue_len=[4, 5]))
     with pytest.raises(AttributeError, match="now_ms"):
@@ -137,37 +137,37 @@ def test_an_error_of_the_adapter_is_not_an_answer(tmp_path):
 
 def test_an_unknown_constructor_argument_is_named_with_the_range(tmp_path):
     with pytest.raises(
-        TargetError, match=r"prefill_delayer\.py: it wants moon_phase, .*; supported: sglang 0\.5\.16 to"
+        TargetError, match=r"prefill_delayer\.py: .* asks .* for 'moon_phase', .*; supported: sglang 0\.5\.16 to"
     ):
-        sglang_delayer.start_delayers(toy(tmp_path, more=", moon_phase"), config())
+        Delayers(toy(tmp_path, more=", moon_phase"), config())
 
 
 def test_unknown_process_state_is_named(tmp_path):
     with pytest.raises(TargetError, match="moon_phase"):
-        sglang_delayer.start_delayers(toy(tmp_path, seen="get_schedule().moon_phase"), config())
+        Delayers(toy(tmp_path, seen="get_schedule().moon_phase"), config())
 
 
 def test_a_release_without_a_scheduler_still_has_its_delayer(tmp_path):
-    reasons = sglang_delayer.unavailable(toy(tmp_path))
-    assert list(reasons) == ["attempts"]
-    assert "scheduler is missing" in reasons["attempts"]
+    Delayers(toy(tmp_path), config())
+    with pytest.raises(TargetError, match="scheduler is missing"):
+        Attempts(tmp_path)
 
 
 @pytest.mark.parametrize(("start", "limit"), [(0.0, 1001.0), (7.0, 65.0), (7.0, 169.0), (0.1, 0.2)])
 def test_the_virtual_clock_has_no_rounding_error(start, limit):
-    elapsed_ms = (sglang_delayer.Seconds(start + limit) - sglang_delayer.Seconds(start)) * 1000.0
+    elapsed_ms = (Seconds(start + limit) - Seconds(start)) * 1000.0
     assert elapsed_ms == (start + limit) - start
 
 
 def test_an_exit_in_a_rank_reaches_the_caller(tmp_path):
-    group = sglang_delayer.start_delayers(toy(tmp_path, gather="raise SystemExit"), config())
+    group = Delayers(toy(tmp_path, gather="raise SystemExit"), config())
     with pytest.raises(SystemExit):
         group.step(reports(waiting_queue_len=[4, 5, 6]))
 
 
 def test_what_a_rank_does_before_its_gather_happens_once_in_a_pass(tmp_path):
     count = "self.delayer.passes.append(0); waiting_queue_len = len(self.delayer.passes); " + GATHER
-    group = sglang_delayer.start_delayers(toy(tmp_path, seen="0; self.passes = []", gather=count), config())
+    group = Delayers(toy(tmp_path, seen="0; self.passes = []", gather=count), config())
     one = reports(waiting_queue_len=[0, 0, 0])
     assert [group.step(one)[2].reason for _ in range(2)] == ["[[1], [1], [1]]", "[[2], [2], [2]]"]
 
@@ -185,7 +185,7 @@ def folder(version):
 
 
 def verdicts(folder, settings, passes):
-    group = sglang_delayer.start_delayers(folder, settings)
+    group = Delayers(folder, settings)
     return [group.step(one) for one in passes]
 
 
@@ -194,7 +194,8 @@ def on(versions):
 
 
 def test_every_release_can_be_asked(folder):
-    assert sglang_delayer.unavailable(folder) == {}
+    assert Delayers(folder, config()).step(reports(now_ms=[0.0] * 3))[0].allow
+    assert Attempts(folder).step(Attempt()) == 0
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,7 @@ def test_replicas_without_dp_attention_share_the_limit(folder):
 
 
 def sizes(folder, *attempts):
-    window = sglang_delayer.start_attempts(folder)
+    window = Attempts(folder)
     return [window.step(attempt) for attempt in attempts]
 
 
@@ -294,8 +295,8 @@ def test_releases_do_not_disturb_each_other():
         if not wheels.cached("sglang", version):
             pytest.skip(f"sglang=={version} is not in the cache")
         roots.append(wheels.cache_folder("sglang", version))
-    groups = [sglang_delayer.start_delayers(root, config(dp_size=2, max_delay_passes=2)) for root in roots]
-    windows = [sglang_delayer.start_attempts(root) for root in roots]
+    groups = [Delayers(root, config(dp_size=2, max_delay_passes=2)) for root in roots]
+    windows = [Attempts(root) for root in roots]
     full = reports(running_batch=100, max_prefill_bs=80)
     reasons = [[group.step(full)[0].reason for group in groups] for _ in range(3)]
     assert reasons == [["no_wait", "no_wait"], ["delay", "delay"], ["delay", "wait_timeout"]]

@@ -171,6 +171,14 @@ def test_an_edit_in_a_tree_changes_what_it_answers(edited):
     assert seen.loaded[0].message.startswith("Live batch needs 520 local CP rows")
 
 
+def test_a_tree_without_the_files_of_the_delayer_still_replays(edited):
+    engine = edited("0.5.18", "", "", "")
+    assert set(engine.unavailable) == {"data", "negotiation", "attempts"}
+    assert "prefill_delayer is missing" in engine.unavailable["negotiation"]
+    assert "scheduler is missing" in engine.unavailable["attempts"]
+    assert replay(engine, server(), batch(1534, 161, 353))[0].bucket == (2304,) * 4
+
+
 def test_positions_are_asked_of_the_release_and_not_derived_from_rows(edited):
     cut = "chunks = torch.split(positions, metadata.split_list, dim=-1)"
     engine = edited("0.5.18", f"{SRT}layers.cp.zigzag", cut, cut.replace("positions,", "positions + 1,"))

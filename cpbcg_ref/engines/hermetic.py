@@ -10,35 +10,87 @@ import builtins
 import importlib.util
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
+from inspect import isclass, isroutine
 from pathlib import Path
 from typing import Any
 
-from cpbcg_ref.engines.standin import StandIn
 from cpbcg_ref.errors import TargetError
 
 HOST = ("torch", "numpy", "typing_extensions")  # third-party packages that real modules may use for real
 _EXECUTING = threading.RLock()  # no other thread gets half a module
 
 
+class AbsentBase:
+    """What a class inherits from instead of a class that is not there. A method of the absent one is missing loudly."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__()
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        pass
+
+
+class StandIn:
+    """Module, decorator, base class, context manager, type: enough to get through an import.
+
+    It is falsy, empty and equal only to itself. It has no number in it: code that wants one from it fails instead of
+    computing with a zero that nobody asked for.
+
+    >>> is_hip = StandIn("engine.utils.is_hip")
+    >>> bool(is_hip()), list(is_hip.names[0]), is_hip | None
+    (False, [], <stand-in engine.utils.is_hip>)
+    """
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = self.__qualname__ = name
+
+    def __repr__(self) -> str:
+        return f"<stand-in {self.__name__}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # no protocol is faked that is not written out here
+            raise AttributeError(name)
+        value = StandIn(f"{self.__name__}.{name}")
+        setattr(self, name, value)
+        return value
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if len(args) == 1 and not options and (isroutine(args[0]) or isclass(args[0])):
+            return args[0]  # a decorator
+        return StandIn(f"{self.__name__}()")
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        alone = all(isinstance(base, StandIn) for base in bases)
+        return (AbsentBase,) if alone and self is bases[0] else ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def _same(self, *operands: Any) -> "StandIn":
+        return self
+
+    def _no(self, *operands: Any) -> bool:
+        return False
+
+    __getitem__ = __setitem__ = __enter__ = __deepcopy__ = __or__ = __ror__ = __add__ = __radd__ = __sub__ = __mul__ = (
+        _same
+    )
+    __bool__ = __contains__ = __exit__ = __instancecheck__ = __subclasscheck__ = __lt__ = __le__ = __gt__ = __ge__ = _no
+
+
 class Hermetic:
     """One tree of modules, for example one release of an engine, with its own module table.
 
     root: the folder that contains the package's folder. real: dotted names that may be executed; a name without a file
-    in this release is simply absent. replaced: modules that the real ones see instead of the standard ones (`time`).
-    supported: the range of releases to name in errors, "0.5.16 to 0.5.23".
+    in this release is simply absent. supported: the range of releases to name in errors, "0.5.16 to 0.5.23".
+    replaced: modules that the real ones see instead of the standard ones (`time`).
     """
 
     def __init__(
-        self,
-        root: Path | str,
-        package: str,
-        real: Iterable[str],
-        *,
-        replaced: Mapping[str, Any] | None = None,
-        supported: str = "",
+        self, root: Path, package: str, real: Iterable[str], *, supported: str, replaced: dict[str, Any] | None = None
     ) -> None:
-        self.root, self.package, self.supported = Path(root), package, supported
+        self.root, self.package, self.supported = root, package, supported
         self._files = {name: file for name in real if (file := self._file(name))}
         self._table: dict[str, Any] = dict(replaced or {})
         self._builtins = {**vars(builtins), "__import__": self._import}
@@ -53,7 +105,7 @@ class Hermetic:
         Raises TargetError if the tree has no such module or if executing it fails.
         """
         if name not in self._files:
-            raise TargetError(self._missing(f"module {name}", self.root / name.replace(".", "/")))
+            raise self._missing(f"module {name}", self.root / name.replace(".", "/"))
         try:
             return self._module(name)
         except Exception as error:
@@ -65,7 +117,7 @@ class Hermetic:
         value = self.load(name)
         for part in attribute.split("."):
             if not hasattr(value, part):
-                raise TargetError(self._missing(attribute, self._files[name]))
+                raise self._missing(attribute, self._files[name])
             value = getattr(value, part)
         return value
 
@@ -104,21 +156,14 @@ class Hermetic:
                 sys.modules[name] = hidden
         return module
 
-    def _import(
-        self,
-        name: str,
-        globals: Mapping[str, Any] | None = None,
-        locals: Mapping[str, Any] | None = None,
-        fromlist: Iterable[str] | None = (),
-        level: int = 0,
-    ) -> Any:
+    def _import(self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
         """What an import statement in a real module calls instead of `builtins.__import__`. The tree answers for its
         package, for what is replaced, and for every third-party package but the host's."""
         if level:
-            name = importlib.util.resolve_name("." * level + name, str((globals or {}).get("__package__")))
+            name = importlib.util.resolve_name("." * level + name, globals["__package__"])
         top = name.partition(".")[0]
         if top not in self._table and top != self.package and (top in HOST or top in sys.stdlib_module_names):
-            return builtins.__import__(name, globals, locals, tuple(fromlist or ()), 0)
+            return builtins.__import__(name, globals, locals, fromlist)
         module = self._module(name)
         for leaf in fromlist or ():
             below = f"{name}.{leaf}"
@@ -132,6 +177,6 @@ class Hermetic:
         files = (path.with_name(f"{path.name}.py"), path / "__init__.py")
         return next((file for file in files if file.is_file()), None)
 
-    def _missing(self, what: str, file: Path) -> str:
-        known = f"; supported: {self.package} {self.supported}" if self.supported else ""
-        return f"{what} is missing in {file}: this release has moved it or never had it{known}"
+    def _missing(self, what: str, file: Path) -> TargetError:
+        advice = f"this release has moved it or never had it; supported: {self.package} {self.supported}"
+        return TargetError(f"{what} is missing in {file}: {advice}")

@@ -14,7 +14,7 @@ STRATEGIES = ("zigzag", "interleave")
 
 
 class Reference:
-    """`group` is cp_size and strategy; `policy` is the delayer's: "seed" as specified, or "hardened"."""
+    """`group` is cp_size and strategy. `policy` is the delayer's: "seed" as specified, or "hardened"."""
 
     name = "reference"
     version = version("cpbcg")
@@ -30,17 +30,14 @@ class Reference:
     def logical_rows(self, batch: cases.Batch, **group: Any) -> list[int]:
         return list(cpbcg_ref.per_rank_logical_tokens(batch.lengths, **group))
 
-    def shard(
-        self, batch: cases.Batch, payload: list[int], *, captured_rows: int | None = None, **group: Any
-    ) -> list[list[int]]:
-        local = cpbcg_ref.shard(payload, batch.lengths, pad=self.contract.padding_value, rows=captured_rows, **group)
-        return list(map(list, local))
+    def shard(self, batch: cases.Batch, payload: list[int], **group: Any) -> list[list[int]]:
+        rows, pad = group.pop("captured_rows", None), self.contract.padding_value
+        return list(map(list, cpbcg_ref.shard(payload, batch.lengths, pad=pad, rows=rows, **group)))
 
     shard_positions = shard
 
-    def gather(
-        self, batch: cases.Batch, rows: list[list[int]], *, captured_rows: int | None = None, **group: Any
-    ) -> list[list[int]]:
+    def gather(self, batch: cases.Batch, rows: list[list[int]], **group: Any) -> list[list[int]]:
+        group.pop("captured_rows", None)  # the rows say how many they are
         return [list(cpbcg_ref.gather(rows, batch.lengths, **group))] * len(rows)
 
     def kv_segments(self, batch: cases.Batch, **group: Any) -> list[list[tuple[int, int]]]:

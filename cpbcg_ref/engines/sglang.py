@@ -3,12 +3,13 @@
 What a release has is found by looking for its symbols; the version is only a name.
 """
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from cpbcg_ref.cases import DelayerConfig, Server
-from cpbcg_ref.engines import sglang_delayer
+from cpbcg_ref.cases import DelayerConfig
 from cpbcg_ref.engines.contract import METHODS, Contract
+from cpbcg_ref.engines.sglang_attempts import Attempts
+from cpbcg_ref.engines.sglang_delayer import Delayers
 from cpbcg_ref.engines.sglang_layout import Capacity, Layout
 from cpbcg_ref.engines.sglang_process import RUNNER, SUPPORTED, Process
 from cpbcg_ref.engines.sglang_runner import Started, provide_stubs
@@ -34,15 +35,16 @@ class SGLang:
         torch.set_num_threads(1)  # tensors of a few rows: threads only cost
         self.version, self.root = version, Path(package_root)
         self.roots = (str(self.root / "sglang"),)
-        self.process = Process(self.root)
-        provide_stubs(self.process)
-        self.capacity = Capacity(self.process)
-        for capability, part in (
-            ("layout", Layout(self.process)),
-            ("capacity", self.capacity),
-            ("selection", self.capacity),
+        self.process = process = Process(self.root)
+        provide_stubs(process)
+        self.capacity = capacity = Capacity(process)
+        for part, names in (
+            (Layout(process), METHODS["layout"]),
+            (capacity, METHODS["capacity"] + METHODS["selection"]),
         ):
-            vars(self).update({name: getattr(part, name) for name in METHODS[capability]})
+            vars(self).update({name: getattr(part, name) for name in names})
+        self.start = partial(Started, process, capacity)
+        self.start_delayers, self.start_attempts = partial(Delayers, self.root), partial(Attempts, self.root)
         self.contract, self.unavailable = self._contract(), self._unavailable()
 
     def _contract(self) -> Contract:
@@ -53,7 +55,13 @@ class SGLang:
         return Contract(strategies=strategies, graph_strategies=graphs, ladder=ladder)
 
     def _unavailable(self) -> dict[str, str]:
-        reasons = {"data": NO_DATA} | sglang_delayer.unavailable(self.root)
+        reasons = {"data": NO_DATA}
+        delayers = partial(self.start_delayers, DelayerConfig(dp_size=1, max_delay_passes=1, max_running_requests=1))
+        for capability, start in (("negotiation", delayers), ("attempts", self.start_attempts)):
+            try:
+                start()
+            except TargetError as error:
+                reasons[capability] = str(error)
         if self.capacity.input is None:
             self._never("PrefillCPBCGInput")
             return reasons | dict.fromkeys(("replay", "capacity", "selection"), NO_GRAPHS)
@@ -68,12 +76,3 @@ class SGLang:
         file = self.root.joinpath(*RUNNER.split(".")).with_suffix(".py")
         if symbol in file.read_text("utf-8"):
             raise TargetError(f"{symbol} is used in {file} but was moved; supported: sglang {SUPPORTED}")
-
-    def start(self, server: Server) -> Started:
-        return Started(self.process, self.capacity, server)
-
-    def start_delayers(self, config: DelayerConfig) -> Any:
-        return sglang_delayer.start_delayers(self.root, config)
-
-    def start_attempts(self) -> Any:
-        return sglang_delayer.start_attempts(self.root)

@@ -11,9 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from cpbcg_ref.cases import Attempt
-from cpbcg_ref.engines.hermetic import Hermetic
-from cpbcg_ref.engines.sglang_process import SRT, SUPPORTED
-from cpbcg_ref.engines.standin import StandIn
+from cpbcg_ref.engines.hermetic import Hermetic, StandIn
+from cpbcg_ref.engines.sglang_process import SRT, SUPPORTED, always
 from cpbcg_ref.errors import TargetError
 
 SCHEDULER = SRT + "managers.scheduler"
@@ -22,24 +21,25 @@ MAX_RUNNING = 1 << 30  # slots, free and taken
 PROBE = Attempt(queue=1, free_slots=1)
 
 
-def start_attempts(root: Path) -> "Attempts":
-    """A fresh scheduler of the release below `root`. Raises TargetError if it cannot be driven."""
-    return Attempts(scheduler_class(root))
-
-
 class Attempts:
-    """One rank's scheduler. `step` runs one pass and answers what the next pass reports as `max_prefill_bs`."""
+    """A fresh scheduler of the release below `root`, one rank's. Raises TargetError if it cannot be driven.
 
-    def __init__(self, scheduler_class: Any) -> None:
-        self._scheduler = object.__new__(scheduler_class)
-        self._scheduler.init_schedule_policy()
+    `step` runs one pass and answers what the next pass reports as `max_prefill_bs`.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._scheduler = fresh(scheduler_class(root))
 
     def step(self, attempt: Attempt) -> int:
         run(self._scheduler, attempt)
         # A release may change the number on its way to the report, so the next pass is run as well, on a copy.
-        probe = object.__new__(type(self._scheduler))
-        vars(probe).update(copy.deepcopy(vars(self._scheduler)))
-        return run(probe, PROBE)
+        return run(copy.deepcopy(self._scheduler), PROBE)
+
+
+def fresh(scheduler_class: Any) -> Any:
+    scheduler = object.__new__(scheduler_class)
+    scheduler.init_schedule_policy()
+    return scheduler
 
 
 def run(scheduler: Any, attempt: Attempt) -> int:
@@ -62,7 +62,7 @@ def scheduler_class(root: Path) -> Any:
     tree.provide(SCHEDULER, PrefillAdder=adder, ScheduleBatch=Batch)
     driven = type("Scheduler", (Driven, tree.symbol(SCHEDULER, "Scheduler")), {})
     try:
-        if run(Attempts(driven)._scheduler, PROBE) < 0:
+        if run(fresh(driven), PROBE) < 0:
             raise TargetError(f"{SCHEDULER} makes no prefill adder for a waiting request")
     except (AttributeError, TypeError) as error:
         raise TargetError(f"{SCHEDULER} needs something that this adapter does not supply: {error}") from error
@@ -76,9 +76,7 @@ class Driven:
     __getattr__ = StandIn.__getattr__
     chunked_req = None  # of everything that may be None, the one for which a stand-in would not do
     max_running_requests = MAX_RUNNING
-
-    def get_num_allocatable_reqs(self, *args: Any, **options: Any) -> int:
-        return MAX_RUNNING
+    get_num_allocatable_reqs = always(MAX_RUNNING)
 
 
 def negotiation(*, allow: bool) -> SimpleNamespace:

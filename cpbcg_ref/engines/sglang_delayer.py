@@ -9,7 +9,7 @@ import copy
 import functools
 import inspect
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -20,11 +20,8 @@ from cpbcg_ref.answers import Raised, Verdict
 from cpbcg_ref.asking import answered
 from cpbcg_ref.cases import DelayerConfig, RankReport
 from cpbcg_ref.engines.hermetic import Hermetic
-from cpbcg_ref.engines.sglang_attempts import start_attempts
-from cpbcg_ref.engines.sglang_process import SRT, SUPPORTED
+from cpbcg_ref.engines.sglang_process import SRT, SUPPORTED, Bag
 from cpbcg_ref.errors import TargetError
-
-__all__ = ["start_attempts", "start_delayers", "unavailable"]
 
 DELAYER = SRT + "managers.prefill_delayer"
 GROUP = "the process group of all ranks"
@@ -37,6 +34,26 @@ class CollectiveFailed(Exception):
 
 class HandedIn(BaseException):
     """Ends the first run of a rank: it has arrived at the gather."""
+
+
+class Gather:
+    """The all-gather of one pass as one rank sees it; `gathered` is what it receives, None in its first run."""
+
+    def __init__(self, gathered: Any = None) -> None:
+        self.gathered, self.contribution = gathered, None
+
+    def __call__(self, output: Any, contribution: Any, group: str) -> None:
+        assert group == GROUP
+        if self.contribution is not None:
+            raise CollectiveFailed("this rank gathers a second time in the same pass")
+        self.contribution = contribution
+        if self.gathered is None:
+            raise HandedIn
+        if isinstance(self.gathered, CollectiveFailed):
+            raise self.gathered
+        if output.numel() != self.gathered.numel():
+            raise CollectiveFailed(f"{self.gathered.numel()} values do not fit a buffer of {output.numel()}")
+        output.copy_(self.gathered.view_as(output))
 
 
 class Seconds(float):
@@ -57,26 +74,6 @@ class Seconds(float):
         return self.ms * (factor / 1000.0)
 
 
-def start_delayers(root: Path, config: DelayerConfig) -> "Delayers":
-    """Fresh delayers of the release below `root`, one for each DP rank.
-
-    Raises TargetError if the release has none or needs something that this adapter does not know.
-    """
-    return Delayers(delayer_tree(root), config)
-
-
-def unavailable(root: Path) -> dict[str, str]:
-    """Why negotiation or attempts cannot be asked of this release: {capability: reason}, empty if both can."""
-    config = DelayerConfig(dp_size=1, max_delay_passes=1, max_running_requests=1)
-    reasons = {}
-    for name, start, args in (("negotiation", start_delayers, (root, config)), ("attempts", start_attempts, (root,))):
-        try:
-            start(*args)
-        except TargetError as error:
-            reasons[name] = str(error)
-    return reasons
-
-
 @functools.cache
 def delayer_tree(root: Path) -> Hermetic:
     """A tree of its own: only this file may see the virtual clock, and it must before the class is made."""
@@ -85,14 +82,13 @@ def delayer_tree(root: Path) -> Hermetic:
     def now() -> Any:
         return _here.now
 
-    def all_gather(output: Any, contribution: Any, group: str) -> None:
-        assert group == GROUP
-        _here.gather(output, contribution)
+    def all_gather(*args: Any, **options: Any) -> None:
+        _here.gather(*args, **options)
 
-    clock = SimpleNamespace(perf_counter=now, monotonic=now, time=now)
     own_torch = ModuleType("torch")
     vars(own_torch).update(vars(torch), distributed=SimpleNamespace(all_gather_into_tensor=all_gather))
-    tree = Hermetic(root, "sglang", [DELAYER], replaced={"time": clock, "torch": own_torch}, supported=SUPPORTED)
+    replaced = {"time": SimpleNamespace(perf_counter=now, monotonic=now, time=now), "torch": own_torch}
+    tree = Hermetic(root, "sglang", [DELAYER], replaced=replaced, supported=SUPPORTED)
     tree.provide(SRT + "distributed.utils", all_gather_single=all_gather)
     tree.provide(SRT + "runtime_context", get_parallel=lambda: _here.process, get_schedule=lambda: _here.process)
     tree.symbol(DELAYER, "PrefillDelayerSinglePassExecutor.negotiate_should_allow_prefill")
@@ -100,21 +96,22 @@ def delayer_tree(root: Path) -> Hermetic:
 
 
 class Delayers:
-    """The delayers of one engine. `step` runs one scheduler pass on all ranks."""
+    """Fresh delayers of the release below `root`, one for each DP rank. `step` runs one scheduler pass on all of them.
 
-    def __init__(self, tree: Hermetic, config: DelayerConfig) -> None:
-        self.roots = (str(tree.root / tree.package),)
-        self._together = config.enable_dp_attention
-        self._ranks = [Rank(tree, config) for _ in range(config.dp_size)]
+    Raises TargetError if the release has none or needs something that this adapter does not know.
+    """
+
+    def __init__(self, root: Path, config: DelayerConfig) -> None:
+        self.roots, self._together = (str(root / "sglang"),), config.enable_dp_attention
+        self._ranks = [Rank(delayer_tree(root), config) for _ in range(config.dp_size)]
 
     def step(self, reports: Sequence[RankReport]) -> list[Verdict | Raised]:
         """The verdict of every rank. Without DP attention each one is a replica that gathers from nobody else."""
-        if self._together:
-            return self._gather_and_run(list(zip(self._ranks, reports, strict=True)))
-        replicas = zip(self._ranks, reports, strict=False)
-        return [answer for replica in replicas for answer in self._gather_and_run([replica])]
+        ranks = list(zip(self._ranks, reports, strict=self._together))
+        groups = [ranks] if self._together else [[rank] for rank in ranks]
+        return [answer for group in groups for answer in self._pass(group)]
 
-    def _gather_and_run(self, group: list[tuple["Rank", RankReport]]) -> list[Verdict | Raised]:
+    def _pass(self, group: list[tuple["Rank", RankReport]]) -> list[Verdict | Raised]:
         gathered = join([rank.contribution(report) for rank, report in group])
         return [self._answer(rank, report, gathered) for rank, report in group]
 
@@ -143,37 +140,23 @@ class Rank:
 
     def __init__(self, tree: Hermetic, config: DelayerConfig) -> None:
         self._executor = tree.load(DELAYER).PrefillDelayerSinglePassExecutor
-        self._process = process_state(config)
-        self._enter(0.0, None)
-        self._delayer = construct(tree, vars(self._process))
-
-    def _enter(self, now_ms: float, gather: Callable[[Any, Any], None] | None) -> None:
-        _here.now, _here.process, _here.gather = Seconds(now_ms), self._process, gather
+        self._process = _here.process = process_state(config)
+        delayer, _here.now = tree.symbol(DELAYER, "PrefillDelayer"), Seconds(0.0)
+        try:
+            self._delayer = delayer(**{name: getattr(self._process, name) for name in required(delayer)})
+        except (AttributeError, TypeError) as error:
+            file = tree.load(DELAYER).__file__
+            raise TargetError(f"PrefillDelayer in {file}: {error}; supported: sglang {SUPPORTED}") from error
 
     def contribution(self, report: RankReport) -> Any:
         """The tensor that this rank hands in, None if it ends without a gather."""
-        handed_in: list[Any] = [None]
-
-        def gather(output: Any, contribution: Any) -> None:
-            handed_in[0] = contribution
-            raise HandedIn
-
+        gather = Gather()
         with suppress(Exception, HandedIn):  # an error comes again in `step`
             self._run(copy.deepcopy(self._delayer), report, gather)
-        return handed_in[0]
+        return gather.contribution
 
     def step(self, report: RankReport, gathered: Any) -> Verdict:
-        unread = [gathered]
-
-        def gather(output: Any, contribution: Any) -> None:
-            given = unread.pop() if unread else CollectiveFailed("this rank gathers a second time in the same pass")
-            if isinstance(given, CollectiveFailed):
-                raise given
-            if output.numel() != given.numel():
-                raise CollectiveFailed(f"{given.numel()} values do not fit a buffer of {output.numel()}")
-            output.copy_(given.view_as(output))
-
-        result = self._run(self._delayer, report, gather)
+        result = self._run(self._delayer, report, Gather(gathered))
         state = self._delayer._curr_state
         return Verdict(
             allow=bool(result.output_allow),
@@ -184,8 +167,8 @@ class Rank:
             free_pass_used=not self._delayer.skip_first_delayer,
         )
 
-    def _run(self, delayer: Any, report: RankReport, gather: Callable[[Any, Any], None]) -> Any:
-        self._enter(report.now_ms, gather)
+    def _run(self, delayer: Any, report: RankReport, gather: Gather) -> Any:
+        _here.now, _here.process, _here.gather = Seconds(report.now_ms), self._process, gather
         executor = self._executor(delayer, token_usage=report.token_usage)
         if report.prefillable:  # a rank with nothing to prefill is asked by `finalize` alone
             executor.negotiate_should_allow_prefill(
@@ -200,37 +183,17 @@ class Rank:
         return executor._result
 
 
-def process_state(config: DelayerConfig) -> SimpleNamespace:
+def process_state(config: DelayerConfig) -> Any:
     """What a rank finds in its schedule, its server arguments and so on, under the names of every release."""
-    state = SimpleNamespace(
-        **asdict(config),
-        num_dp_ranks=config.dp_size,
-        attn_dp_enabled=config.enable_dp_attention,
-        attn_tp_size=1,
-        attn_cp_size=1,
-        prefill_delayer_queue_min_ratio=config.queue_min_ratio,
-        prefill_delayer_max_delay_ms=config.max_delay_ms,
-        disable_overlap_schedule=False,
-        cpu_group=GROUP,
-        tp_group=SimpleNamespace(cpu_group=GROUP, device_group=GROUP, device="cpu"),
-    )
+    state: Any = Bag(**asdict(config), attn_tp_size=1, attn_cp_size=1, disable_overlap_schedule=False, cpu_group=GROUP)
+    state.num_dp_ranks, state.attn_dp_enabled = config.dp_size, config.enable_dp_attention
+    state.prefill_delayer_queue_min_ratio = config.queue_min_ratio
+    state.prefill_delayer_max_delay_ms = config.max_delay_ms
+    state.tp_group = Bag(cpu_group=GROUP, device_group=GROUP, device="cpu")
     state.server_args = state
     return state
 
 
-def construct(tree: Hermetic, known: dict[str, Any]) -> Any:
-    delayer = tree.symbol(DELAYER, "PrefillDelayer")
-    wanted = required(delayer)
-    unknown = [name for name in wanted if name not in known]
-    try:
-        if unknown:
-            raise TypeError(f"it wants {', '.join(unknown)}, which this adapter does not know")
-        return delayer(**{name: known[name] for name in wanted})
-    except (AttributeError, TypeError) as error:
-        file = tree.load(DELAYER).__file__
-        raise TargetError(f"PrefillDelayer in {file}: {error}; supported: sglang {tree.supported}") from error
-
-
 def required(function: Any) -> list[str]:
-    parameters: Iterable[inspect.Parameter] = inspect.signature(function).parameters.values()
+    parameters = inspect.signature(function).parameters.values()
     return [parameter.name for parameter in parameters if parameter.default is parameter.empty]

@@ -3,7 +3,6 @@
 The code under test runs as it was published. Only the collective between the ranks is a stand-in.
 """
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -64,13 +63,7 @@ class Layout:
         return self._on_every_rank(of_blocks if group["strategy"] == "zigzag" else of_tokens, batch, **group)
 
     def _on_every_rank(
-        self,
-        ask: Callable[[Any, Any], Any],
-        batch: Batch,
-        *,
-        cp_size: int,
-        strategy: str,
-        captured_rows: int | None = None,
+        self, ask: Callable[..., Any], batch: Batch, *, cp_size: int, strategy: str, captured_rows: int | None = None
     ) -> list[Any]:
         """`ask(own, forward)` as every rank: its strategy object, and a batch with the metadata made for that rank."""
         answers = []
@@ -109,24 +102,20 @@ class Capacity:
                 return backend
         return ""
 
-    def required_local_tokens(
-        self, lengths: list[int] | None, *, cp_size: int, strategy: str, cp_rank: int
-    ) -> int | None:
-        if self.process.enter(cp_size, strategy, cp_rank) is None:
+    def required_local_tokens(self, lengths: list[int] | None, **rank: Any) -> int | None:
+        if self.process.enter(**rank) is None:
             return None  # no CP configured: a server without CP has no such object to ask
         kind = self.input
         if hasattr(self.module, "get_cp_bcg_input_type"):
             kind = self.module.get_cp_bcg_input_type(self.process.base.get_cp_strategy_kind())
-        answer = object.__new__(kind).required_local_tokens(lengths)
-        return None if answer is None else int(answer)
+        rows: int | None = object.__new__(kind).required_local_tokens(lengths)
+        return rows
 
     def select_replay_bucket(
-        self, *, bucket_local_tokens: dict[int, int], min_replay_bucket: int = 0, **asked: Any
+        self, *, bucket_local_tokens: dict[int, int], min_replay_bucket: int, **asked: Any
     ) -> int | None:
-        """`min_replay_bucket` reaches the release only if its selector has such a parameter."""
+        """No release has a `min_replay_bucket`; the contract says so."""
         chooser = object.__new__(self.input)
         chooser.bucket_local_tokens = bucket_local_tokens
-        if "min_replay_bucket" in inspect.signature(chooser.select_replay_bucket).parameters:
-            asked["min_replay_bucket"] = min_replay_bucket
-        answer = chooser.select_replay_bucket(**asked)
-        return None if answer is None else int(answer)
+        bucket: int | None = chooser.select_replay_bucket(**asked)
+        return bucket

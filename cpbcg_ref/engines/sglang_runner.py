@@ -18,28 +18,19 @@ FACTOR = "_MAX_PREFILL_CUDA_GRAPH_PADDING_FACTOR"
 REQUEST_SLOTS = 4096  # more than any batch here has requests
 
 
-class Attention(Bag):
-    """Stub of the attention backend. It keeps the last batch that it was asked to prepare for."""
+class Backend(Bag):
+    """Stub of the attention and of the graph backend: a capture notes the last batch that attention prepared for."""
 
-    batch: Any = None
     dllm_attention = prefill_cuda_graph_default_max_seq_len = None
     use_captured_forward_metadata_for_breakable_cuda_graph = skips_prefill_metadata_on_idle_dp_rank = False
     prepare_prefill_shared_read_snapshot = resolve_prefill_shared_read_ends = always(None)
+    capture_session = always(nullcontext())
 
     def init_forward_metadata(self, batch: Any) -> None:
         self.batch = batch
 
-
-class Graphs(Bag):
-    """Stub of the breakable graph backend: a capture notes the batch that the runner made for it."""
-
-    capture_session = always(nullcontext())
-
-    def __init__(self, attention: Attention) -> None:
-        self.attention, self.captured = attention, dict[int, Any]()
-
     def capture_one(self, key: Any, run_once: Any, **options: Any) -> None:
-        self.captured[key.size] = self.attention.batch
+        self.captured[key.size] = self.batch
 
 
 class Progress(list[int]):
@@ -71,8 +62,9 @@ def model_runner(process: Process, server: Server) -> Any:
         hf_config=Bag(model_type="", architectures=[]), is_mla_breakable_cuda_graph_supported=False,
     )  # fmt: skip
     return Bag(
-        model=Body(), model_config=config, server_args=process.args, attn_backend=Attention(), device="cpu", gpu_id=0,
-        dtype=torch.float32, is_generation=True, is_draft_worker=False, lora_manager=None, graph_shared_output=None,
+        model=Body(), model_config=config, server_args=process.args, attn_backend=Backend(captured={}), device="cpu",
+        gpu_id=0, dtype=torch.float32, is_generation=True, is_draft_worker=False, lora_manager=None,
+        graph_shared_output=None, _kernel_warmed_up=True,
         req_to_token_pool=Bag(size=slots, req_to_token=Bag(shape=(slots, server.context_length))),
         spec_algorithm=Bag(is_eagle=no, is_eagle3=no, is_dflash_family=no, is_none=always(True)),
         attention_layers=[], mha_companion_layers=[], moe_layers=[], moe_fusions=[],
@@ -80,7 +72,6 @@ def model_runner(process: Process, server: Server) -> Any:
         get_pp_proxy_topk_size=none, get_pp_proxy_residual_num_blocks=none, get_pp_proxy_dspark_hidden_size=none,
         attn_tp_sequence_sharded=no, prepare_dummy_forward_batch=lambda batch: batch,
         ngram_embedding_manager=Bag(enabled=False), kv_index_translator=Bag(bind_runner_slots=none),
-        _kernel_warmed_up=True,
     )  # fmt: skip
 
 
@@ -88,8 +79,8 @@ def provide_stubs(process: Process) -> None:
     """Put what the release's runner imports in place before it is executed."""
     provide, backends = process.tree.provide, EXECUTOR + "runner_backend."
     provide(SRT + "runtime_context", get_model=always(Bag(override=always(nullcontext()))))
-    provide(backends + "breakable_cuda_graph_backend", BreakableCudaGraphBackend=Graphs)
-    provide(backends + "utils", resolve_prefill_backend=lambda runner: Graphs(runner.model_runner.attn_backend))
+    provide(backends + "breakable_cuda_graph_backend", BreakableCudaGraphBackend=Backend)
+    provide(backends + "utils", resolve_prefill_backend=lambda runner: runner.model_runner.attn_backend)
     provide("tqdm", tqdm=Progress)
 
 
@@ -105,11 +96,8 @@ class Started:
         capacity.graph_backend(server.strategy)
         self.runners = [self._runner(rank) for rank in range(server.cp_size)]
 
-    def _enter(self, cp_rank: int) -> Any:
-        return self.process.enter(self.server.cp_size, self.server.strategy, cp_rank)
-
     def _runner(self, cp_rank: int) -> Any:
-        self._enter(cp_rank)
+        self.process.enter(self.server.cp_size, self.server.strategy, cp_rank)
         module, ladder = self.process.tree.load(RUNNER), list(self.server.capture_num_tokens)
         prefill = Bag(backend=module.Backend.BREAKABLE, bs=ladder, max_context_size=None, max_seq_len=None)
         self.process.execution.graph.cuda_graph_config = self.process.args.cuda_graph_config = Bag(prefill=prefill)
@@ -117,7 +105,7 @@ class Started:
         return module.PrefillCudaGraphRunner(model_runner(self.process, self.server))
 
     def _batch(self, batch: Batch, cp_rank: int) -> Any:
-        self._enter(cp_rank)
+        self.process.enter(self.server.cp_size, self.server.strategy, cp_rank)
         return self.process.batch(batch)
 
     def captured(self, cp_rank: int) -> Captured:

@@ -11,6 +11,7 @@ package.module:Class             an adapter in a module; the working directory c
 import importlib.metadata
 import importlib.util
 import os
+import pkgutil
 import re
 import sys
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from typing import Any
 
 from cpbcg_ref.engines import wheels
 from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.engines.reference import Hardened, Reference
 from cpbcg_ref.errors import TargetError
 
 FORMS = "reference, NAME, NAME==VERSION, NAME@DIR, path/to/file.py:Class, package.module:Class"
@@ -35,13 +37,8 @@ class Engine:
     package: str
 
 
-REFERENCES = {
-    "reference": "cpbcg_ref.engines.reference:Reference",
-    "reference:hardened": "cpbcg_ref.engines.reference:Hardened",
-}
-ENGINES = {
-    "sglang": Engine("cpbcg_ref.engines.sglang:SGLang", "sglang"),
-}
+REFERENCES = {"reference": Reference, "reference:hardened": Hardened}
+ENGINES = {"sglang": Engine("cpbcg_ref.engines.sglang:SGLang", "sglang")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +53,12 @@ class Known:
 
 def known_engines() -> tuple[Known, ...]:
     """Every engine that has a name; nothing is imported or downloaded."""
-    return *(Known(name=name) for name in REFERENCES), *map(known, ENGINES)
-
-
-def known(name: str) -> Known:
-    pinned, here = tuple(wheels.pins(name)), installed(name)
-    cached = tuple(version for version in pinned if wheels.cached(name, version))
-    return Known(name=name, pinned=pinned, cached=cached, installed=here[1] if here else None)
+    engines = [Known(name=name) for name in REFERENCES]
+    for name in ENGINES:
+        pinned, here = tuple(wheels.pins(name)), installed(name)
+        cached = tuple(version for version in pinned if wheels.cached(name, version))
+        engines.append(Known(name=name, pinned=pinned, cached=cached, installed=here[1] if here else None))
+    return tuple(engines)
 
 
 def supported_range(name: str) -> str:
@@ -99,18 +95,13 @@ def resolve(target: str, *, allow_unpinned: bool = False, progress: wheels.Tell 
 
 def make(target: str, name: str, root: Path, version: str) -> Any:
     try:
-        return symbol_at(ENGINES[name].adapter)(root, version)
+        return pkgutil.resolve_name(ENGINES[name].adapter)(root, version)
     except TargetError:
         raise
     except Exception as error:
         lacks_torch = isinstance(error, ModuleNotFoundError) and error.name == "torch"
         advice = "pip install 'cpbcg[torch]'" if lacks_torch else f"the adapter was made for {supported_range(name)}"
         raise TargetError(f"{target}: {type(error).__name__}: {error} ({advice})") from error
-
-
-def symbol_at(place: str) -> Any:
-    module, _, symbol = place.partition(":")
-    return getattr(importlib.import_module(module), symbol)
 
 
 def installed(name: str) -> tuple[Path, str] | None:
@@ -156,13 +147,13 @@ def tree_version(name: str, root: Path) -> str:
 def own_adapter(target: str) -> Any:
     """The reference, or an object of the class that a stranger's file or module holds."""
     if target in REFERENCES:
-        return symbol_at(REFERENCES[target])()
+        return REFERENCES[target]()
     where, _, symbol = target.rpartition(":")
     is_file = where.endswith(".py") or "/" in where or "\\" in where
     is_module = where not in ENGINES and all(part.isidentifier() for part in where.split("."))
     if not symbol or not (is_file or is_module):
         raise TargetError(f"unknown target {target!r}: the forms are {FORMS}; NAME is one of {', '.join(ENGINES)}")
-    module = load_file(target, absolute(where)) if is_file else load_module(target, where)
+    module = load(target, where, is_file=is_file)
     found = attempt(target, f"{symbol}()", find_symbol(target, module, symbol))
     for name, kind in {"name": str, "version": str, "contract": Contract}.items():
         if not isinstance(getattr(found, name, None), kind):
@@ -170,26 +161,22 @@ def own_adapter(target: str) -> Any:
     return found
 
 
-def load_file(target: str, path: Path) -> ModuleType:
-    if not path.is_file():
-        raise TargetError(f"{target!r}: there is no file {path}")
-    importable_from(path.parent)
-    module = sys.modules[f"cpbcg_target_{path.stem}"] = ModuleType(f"cpbcg_target_{path.stem}")
-    module.__file__ = str(path)
-    # Compiled here, not by an importer: its cache misses an edit of the same size within the same second.
-    attempt(target, f"running {path}", lambda: exec(compile(path.read_bytes(), str(path), "exec"), vars(module)))
-    return module
-
-
-def load_module(target: str, name: str) -> Any:
-    importable_from(Path.cwd())
-    return attempt(target, f"importing {name} (also from {Path.cwd()})", importlib.import_module, name)
-
-
-def importable_from(folder: Path) -> None:
+def load(target: str, where: str, *, is_file: bool) -> Any:
+    """The module in a file or of that name. It can import from the file's folder or from the working directory."""
+    path = absolute(where)
+    folder = path.parent if is_file else Path.cwd()
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
+    if not is_file:
+        return attempt(target, f"importing {where} (also from {folder})", importlib.import_module, where)
+    if not path.is_file():
+        raise TargetError(f"{target!r}: there is no file {path}")
+    module = ModuleType(f"cpbcg_target_{path.stem}")
+    module.__file__, sys.modules[module.__name__] = str(path), module
+    # Compiled here, not by an importer: its cache misses an edit of the same size within the same second.
+    attempt(target, f"running {path}", lambda: exec(compile(path.read_bytes(), str(path), "exec"), vars(module)))
+    return module
 
 
 def find_symbol(target: str, module: ModuleType, symbol: str) -> Any:

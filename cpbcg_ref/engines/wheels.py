@@ -96,7 +96,9 @@ def add(name: str, version: str, pin: Pin | None, folder: Path, tell: Tell) -> P
     with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder.parent, ignore_cleanup_errors=True) as temp:
         tell(f"downloading {name}=={version}")
         wheel, tree = download(name, version, pin, Path(temp)), Path(temp, "tree")
-        found = check(wheel, pin)
+        found = Pin(file=wheel.name, sha256=hashlib.sha256(wheel.read_bytes()).hexdigest())
+        if pin is not None and found.sha256 != pin.sha256:  # whatever pip was configured to do
+            raise TargetError(f"{wheel.name} has sha256 {found.sha256}, pins.toml says {pin.sha256}: do not use it")
         tell(f"unpacking {wheel.name}")
         unpack(wheel, tree)
         (tree / MARKER).write_text(json.dumps(asdict(found)), "utf-8")
@@ -141,14 +143,6 @@ def explain(stderr: str) -> str:
     if unreachable := [line for line in lines if "Retrying (" in line]:
         return f"{unreachable[-1].partition('after ')[2]} (is the package index of `pip config list` reachable?)"
     return f"{lines[-1].removeprefix('ERROR: ')} (does the release exist, with a wheel for Linux on x86-64?)"
-
-
-def check(wheel: Path, pin: Pin | None) -> Pin:
-    """Compare the content with the pin once more, whatever pip was configured to do."""
-    found = Pin(file=wheel.name, sha256=hashlib.sha256(wheel.read_bytes()).hexdigest())
-    if pin is not None and found.sha256 != pin.sha256:
-        raise TargetError(f"{wheel.name} has sha256 {found.sha256}, pins.toml says {pin.sha256}: do not use it")
-    return found
 
 
 def unpack(wheel: Path, into: Path) -> None:
