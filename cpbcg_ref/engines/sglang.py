@@ -38,11 +38,8 @@ class SGLang:
         self.process = process = Process(self.root)
         provide_stubs(process)
         self.capacity = capacity = Capacity(process)
-        for part, names in (
-            (Layout(process), METHODS["layout"]),
-            (capacity, METHODS["capacity"] + METHODS["selection"]),
-        ):
-            vars(self).update({name: getattr(part, name) for name in names})
+        for capability, part in {"layout": Layout(process), "capacity": capacity, "selection": capacity}.items():
+            vars(self).update({name: getattr(part, name) for name in METHODS[capability]})
         self.start = partial(Started, process, capacity)
         self.start_delayers, self.start_attempts = partial(Delayers, self.root), partial(Attempts, self.root)
         self.contract, self.unavailable = self._contract(), self._unavailable()

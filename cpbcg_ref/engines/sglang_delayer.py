@@ -119,9 +119,8 @@ class Delayers:
         try:
             return answered(self, rank.step, report, gathered)
         except CollectiveFailed as error:  # raised here, but where the engine gathers
-            frame = [one for one in traceback.extract_tb(error.__traceback__) if one.filename.startswith(self.roots)][
-                -1
-            ]
+            frames = reversed(traceback.extract_tb(error.__traceback__))
+            frame = next(frame for frame in frames if frame.filename.startswith(self.roots))
             return Raised("CollectiveFailed", str(error), f"{Path(frame.filename).name}:{frame.lineno}")
 
 
