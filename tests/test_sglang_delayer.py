@@ -135,10 +135,8 @@ def test_an_error_of_the_adapter_is_not_an_answer(tmp_path):
         group.step((None, None, None))
 
 
-def test_an_unknown_constructor_argument_is_named_with_the_range(tmp_path):
-    with pytest.raises(
-        TargetError, match=r"prefill_delayer\.py: .* asks .* for 'moon_phase', .*; supported: sglang 0\.5\.16 to"
-    ):
+def test_an_unknown_constructor_argument_is_named(tmp_path):
+    with pytest.raises(TargetError, match=r"prefill_delayer\.py: the engine asks its process for 'moon_phase', which"):
         Delayers(toy(tmp_path, more=", moon_phase"), config())
 
 

@@ -9,8 +9,8 @@ from cpbcg_ref import asking
 from cpbcg_ref.answers import Loaded
 from cpbcg_ref.asking import CaptureFailed
 from cpbcg_ref.cases import Batch, CaptureCase, LayoutCase, ReplayCase, Server
-from cpbcg_ref.engines.sglang import SGLang
 from cpbcg_ref.engines.sglang_process import LEAVES, SRT
+from cpbcg_ref.engines.targets import resolve
 from cpbcg_ref.errors import TargetError
 
 FIXED = ("0.5.18", "0.5.23")
@@ -159,7 +159,7 @@ def edited(release, tmp_path):
                 text = (root / file).read_text("utf-8")
                 (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
                 (tmp_path / file).write_text(text.replace(old, new) if name == module else text, "utf-8")
-        return SGLang(tmp_path, version)
+        return resolve(f"sglang@{tmp_path}")
 
     return make
 
@@ -192,10 +192,12 @@ def test_positions_are_asked_of_the_release_and_not_derived_from_rows(edited):
     [("layers.cp.utils", "prepare_cp_forward"), ("layers.cp.bcg", "PrefillCPBCGInput")],
 )
 def test_a_symbol_that_moved_is_one_line_with_the_supported_range(edited, module, symbol):
-    with pytest.raises(TargetError, match=rf"{symbol} .*supported: sglang 0\.5\.16 to 0\.5\.23$"):
+    with pytest.raises(TargetError, match=rf"{symbol} .*made for 0\.5\.16 to 0\.5\.23\)$"):
         edited("0.5.18", SRT + module, symbol, "Moved")
 
 
 def test_a_selector_that_moved_is_not_a_release_without_one(edited):
-    with pytest.raises(TargetError, match=r"select_replay_bucket .*was moved"):
+    with pytest.raises(
+        TargetError, match=r"select_replay_bucket .*was moved \(the adapter was made for 0\.5\.16 to 0\.5\.23\)$"
+    ):
         edited("0.5.18", f"{SRT}layers.cp.bcg", "def select_replay_bucket(", "def moved(")

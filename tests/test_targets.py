@@ -199,13 +199,14 @@ def test_an_adapter_that_fails_on_an_unknown_release_is_one_line_with_the_suppor
     )
 
 
-def test_the_text_of_an_adapter_that_explains_itself_is_left_alone(toy, monkeypatch):
+def test_what_an_adapter_explains_itself_is_told_with_the_supported_range(toy, monkeypatch):
     def refuses(package_root, version):
         raise TargetError("capture_prepare has moved")
 
     make_tree(toy)
     monkeypatch.setattr(f"{__name__}.Toy", refuses)
-    assert refusal("toy-engine@.") == "capture_prepare has moved"
+    monkeypatch.setattr(targets, "supported_range", lambda name: "1.0 to 2.0")
+    assert refusal("toy-engine@.") == "toy-engine@.: capture_prepare has moved (the adapter was made for 1.0 to 2.0)"
 
 
 def test_a_missing_torch_is_told_with_the_command_that_installs_it(toy, monkeypatch):

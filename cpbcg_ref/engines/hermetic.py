@@ -9,7 +9,6 @@ finds the modules of its own tree, whatever other releases are loaded in the pro
 import builtins
 import importlib.util
 import sys
-import threading
 from collections.abc import Iterable, Iterator
 from inspect import isclass, isroutine
 from pathlib import Path
@@ -18,7 +17,6 @@ from typing import Any
 from cpbcg_ref.errors import TargetError
 
 HOST = ("torch", "numpy", "typing_extensions")  # third-party packages that real modules may use for real
-_EXECUTING = threading.RLock()  # no other thread gets half a module
 
 
 class AbsentBase:
@@ -83,14 +81,13 @@ class Hermetic:
     """One tree of modules, for example one release of an engine, with its own module table.
 
     root: the folder that contains the package's folder. real: dotted names that may be executed; a name without a file
-    in this release is simply absent. supported: the range of releases to name in errors, "0.5.16 to 0.5.23".
-    replaced: modules that the real ones see instead of the standard ones (`time`).
+    in this release is simply absent. replaced: modules that the real ones see instead of the standard ones (`time`).
     """
 
     def __init__(
-        self, root: Path, package: str, real: Iterable[str], *, supported: str, replaced: dict[str, Any] | None = None
+        self, root: Path, package: str, real: Iterable[str], *, replaced: dict[str, Any] | None = None
     ) -> None:
-        self.root, self.package, self.supported = root, package, supported
+        self.root, self.package = root, package
         self._files = {name: file for name in real if (file := self._file(name))}
         self._table: dict[str, Any] = dict(replaced or {})
         self._builtins = {**vars(builtins), "__import__": self._import}
@@ -105,7 +102,7 @@ class Hermetic:
         Raises TargetError if the tree has no such module or if executing it fails.
         """
         if name not in self._files:
-            raise self._missing(f"module {name}", self.root / name.replace(".", "/"))
+            raise missing(f"module {name}", self.root / name.replace(".", "/"))
         try:
             return self._module(name)
         except Exception as error:
@@ -117,7 +114,7 @@ class Hermetic:
         value = self.load(name)
         for part in attribute.split("."):
             if not hasattr(value, part):
-                raise self._missing(attribute, self._files[name])
+                raise missing(attribute, self._files[name])
             value = getattr(value, part)
         return value
 
@@ -130,13 +127,12 @@ class Hermetic:
     def _module(self, name: str) -> Any:
         """The module of this tree under `name`: real if listed, else a stand-in."""
         parent, _, leaf = name.rpartition(".")
-        with _EXECUTING:
-            package = self._module(parent) if parent else None  # a real one may import `name` on its way
-            if name not in self._table:
-                self._table[name] = self._execute(name) if self.has(name) else StandIn(name)
-                if package is not None:
-                    setattr(package, leaf, self._table[name])
-            return self._table[name]
+        package = self._module(parent) if parent else None  # a real one may import `name` on its way
+        if name not in self._table:
+            self._table[name] = self._execute(name) if self.has(name) else StandIn(name)
+            if package is not None:
+                setattr(package, leaf, self._table[name])
+        return self._table[name]
 
     def _execute(self, name: str) -> Any:
         file = self._files[name]
@@ -177,6 +173,6 @@ class Hermetic:
         files = (path.with_name(f"{path.name}.py"), path / "__init__.py")
         return next((file for file in files if file.is_file()), None)
 
-    def _missing(self, what: str, file: Path) -> TargetError:
-        advice = f"this release has moved it or never had it; supported: {self.package} {self.supported}"
-        return TargetError(f"{what} is missing in {file}: {advice}")
+
+def missing(what: str, file: Path) -> TargetError:
+    return TargetError(f"{what} is missing in {file}: this release has moved it or never had it")

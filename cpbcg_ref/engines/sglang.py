@@ -11,7 +11,7 @@ from cpbcg_ref.engines.contract import METHODS, Contract
 from cpbcg_ref.engines.sglang_attempts import Attempts
 from cpbcg_ref.engines.sglang_delayer import Delayers
 from cpbcg_ref.engines.sglang_layout import Capacity, Layout
-from cpbcg_ref.engines.sglang_process import RUNNER, SUPPORTED, Process
+from cpbcg_ref.engines.sglang_process import RUNNER, Process
 from cpbcg_ref.engines.sglang_runner import Started, provide_stubs
 from cpbcg_ref.errors import TargetError
 
@@ -72,4 +72,4 @@ class SGLang:
         """A release whose runner speaks of a symbol has it somewhere else: that is no lack but an unknown release."""
         file = self.root.joinpath(*RUNNER.split(".")).with_suffix(".py")
         if symbol in file.read_text("utf-8"):
-            raise TargetError(f"{symbol} is used in {file} but was moved; supported: sglang {SUPPORTED}")
+            raise TargetError(f"{symbol} is used in {file} but was moved")

@@ -12,7 +12,7 @@ from typing import Any
 
 from cpbcg_ref.cases import Attempt
 from cpbcg_ref.engines.hermetic import Hermetic, StandIn
-from cpbcg_ref.engines.sglang_process import SRT, SUPPORTED, always
+from cpbcg_ref.engines.sglang_process import SRT, always
 from cpbcg_ref.errors import TargetError
 
 SCHEDULER = SRT + "managers.scheduler"
@@ -56,7 +56,7 @@ def run(scheduler: Any, attempt: Attempt) -> int:
 @functools.cache
 def scheduler_class(root: Path) -> Any:
     """The release's Scheduler with the collaborators of one pass scripted."""
-    tree = Hermetic(root, "sglang", REAL, supported=SUPPORTED)
+    tree = Hermetic(root, "sglang", REAL)
     tree.symbol(SCHEDULER, "Scheduler.get_new_batch_prefill")
     adder = type("PrefillAdder", (Adder,), {"results": tree.symbol(SCHEDULER, "AddReqResult")})
     tree.provide(SCHEDULER, PrefillAdder=adder, ScheduleBatch=Batch)

@@ -20,7 +20,7 @@ from cpbcg_ref.answers import Raised, Verdict
 from cpbcg_ref.asking import answered
 from cpbcg_ref.cases import DelayerConfig, RankReport
 from cpbcg_ref.engines.hermetic import Hermetic
-from cpbcg_ref.engines.sglang_process import SRT, SUPPORTED, Bag
+from cpbcg_ref.engines.sglang_process import SRT, Bag
 from cpbcg_ref.errors import TargetError
 
 DELAYER = SRT + "managers.prefill_delayer"
@@ -88,7 +88,7 @@ def delayer_tree(root: Path) -> Hermetic:
     own_torch = ModuleType("torch")
     vars(own_torch).update(vars(torch), distributed=SimpleNamespace(all_gather_into_tensor=all_gather))
     replaced = {"time": SimpleNamespace(perf_counter=now, monotonic=now, time=now), "torch": own_torch}
-    tree = Hermetic(root, "sglang", [DELAYER], replaced=replaced, supported=SUPPORTED)
+    tree = Hermetic(root, "sglang", [DELAYER], replaced=replaced)
     tree.provide(SRT + "distributed.utils", all_gather_single=all_gather)
     tree.provide(SRT + "runtime_context", get_parallel=lambda: _here.process, get_schedule=lambda: _here.process)
     tree.symbol(DELAYER, "PrefillDelayerSinglePassExecutor.negotiate_should_allow_prefill")
@@ -145,7 +145,7 @@ class Rank:
             self._delayer = delayer(**{name: getattr(self._process, name) for name in required(delayer)})
         except (AttributeError, TypeError) as error:
             file = tree.load(DELAYER).__file__
-            raise TargetError(f"PrefillDelayer in {file}: {error}; supported: sglang {SUPPORTED}") from error
+            raise TargetError(f"PrefillDelayer in {file}: {error}") from error
 
     def contribution(self, report: RankReport) -> Any:
         """The tensor that this rank hands in, None if it ends without a gather."""

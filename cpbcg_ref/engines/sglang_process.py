@@ -9,7 +9,6 @@ from typing import Any
 from cpbcg_ref.cases import Batch
 from cpbcg_ref.engines.hermetic import Hermetic
 
-SUPPORTED = "0.5.16 to 0.5.23"
 SRT = "sglang.srt."
 CP = SRT + "layers.cp."
 EXECUTOR = SRT + "model_executor."
@@ -55,7 +54,7 @@ class Process:
     def __init__(self, package_root: Path) -> None:
         self.group: Callable[[Any, Any], None] = always(None)  # the all-gather of the CP group: (output, local)
         self.parallel, self.args, self.execution = self._parallel(), server_args(), execution()
-        self.tree = Hermetic(package_root, "sglang", LEAVES, supported=SUPPORTED)
+        self.tree = Hermetic(package_root, "sglang", LEAVES)
         self._provide()
         self.base, self.cp = self.tree.load(CP + "base"), self.tree.load(CP + "utils")
         name = "is_cp_active" if hasattr(self.cp, "is_cp_active") else "is_cp_v2_active"

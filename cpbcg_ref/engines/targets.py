@@ -96,12 +96,11 @@ def resolve(target: str, *, allow_unpinned: bool = False, progress: wheels.Tell 
 def make(target: str, name: str, root: Path, version: str) -> Any:
     try:
         return pkgutil.resolve_name(ENGINES[name].adapter)(root, version)
-    except TargetError:
-        raise
     except Exception as error:
+        kind = "" if isinstance(error, TargetError) else f"{type(error).__name__}: "
         lacks_torch = isinstance(error, ModuleNotFoundError) and error.name == "torch"
         advice = "pip install 'cpbcg[torch]'" if lacks_torch else f"the adapter was made for {supported_range(name)}"
-        raise TargetError(f"{target}: {type(error).__name__}: {error} ({advice})") from error
+        raise TargetError(f"{target}: {kind}{error} ({advice})") from error
 
 
 def installed(name: str) -> tuple[Path, str] | None:
