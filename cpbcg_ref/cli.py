@@ -133,7 +133,8 @@ def selected(patterns: Iterable[str]) -> list[str]:
 @cli.command(short_help="Tell a broken adapter from a wrong engine.")
 @click.argument("target")
 @UNPINNED
-def smoke(target: str, allow_unpinned: bool) -> int:
+@JSON
+def smoke(target: str, allow_unpinned: bool, json_file: str | None) -> int:
     """Is the adapter of TARGET broken, or is the engine behind it wrong?
 
     Asks one small question per capability. Says ok, broken (and what to fix) or not offered (and why).
@@ -147,22 +148,25 @@ def smoke(target: str, allow_unpinned: bool) -> int:
     from cpbcg_ref.report import listings
 
     lines = ask(resolve(target, allow_unpinned=allow_unpinned, progress=note))
-    show(listings.show_smoke, lines)
+    deliver(listings.show_smoke, lines, json_file, [line._asdict() for line in lines])
     return 2 if any(line.state == "broken" for line in lines) else 0
 
 
 @cli.command(short_help="List engines, releases and what is cached.")
-def engines() -> None:
+@JSON
+def engines(json_file: str | None) -> None:
     """List the engines that have a name, their known releases, and what is cached or installed here."""
     from cpbcg_ref.engines.targets import known_engines
     from cpbcg_ref.report import listings
 
-    show(listings.show_engines, known_engines())
+    known = known_engines()
+    deliver(listings.show_engines, known, json_file, [dataclasses.asdict(one) for one in known])
 
 
 @cli.command(short_help="Describe the invariants.")
 @click.argument("ids", nargs=-1)
-def invariants(ids: Sequence[str]) -> None:
+@JSON
+def invariants(ids: Sequence[str], json_file: str | None) -> None:
     """Describe every invariant, or those of IDS: level, statement, what an engine is asked, public bugs, witnesses.
 
     \b
@@ -171,7 +175,8 @@ def invariants(ids: Sequence[str]) -> None:
     from cpbcg_ref.invariants import REGISTRY
     from cpbcg_ref.report import listings
 
-    show(listings.show_invariants, [REGISTRY[name] for name in selected(ids)])
+    told = [listings.described(REGISTRY[name]) for name in selected(ids)]
+    deliver(listings.show_invariants, told, json_file, told)
 
 
 @cli.command(short_help="Work out one batch on one server.")
@@ -187,17 +192,14 @@ def explain(lengths: str, capture: str, json_file: str | None, **options: Any) -
     \b
     cpbcg explain --cp-size 4 --lengths 1534,161,353 --capture 2048:512,2304:576,2560:640 --align 8
     """
-    from cpbcg_ref.report import explain, files, jsonreport, listings
+    from cpbcg_ref.report import explain, listings
 
     batch = integers("--lengths", lengths, ",") if lengths.strip() else []
     pairs = [integers("--capture", item, ":") for item in capture.split(",")]
     if any(len(pair) != 2 for pair in pairs):
         raise click.BadParameter("write BUCKET:ROWS,BUCKET:ROWS", param_hint="--capture")
-    files.check_writable(json_file)
     found = explain.explain(batch, captured=[(bucket, rows) for bucket, rows in pairs], **options)
-    files.write(json_file, jsonreport.as_json(found))
-    if json_file != "-":
-        show(listings.show_explain, found)
+    deliver(listings.show_explain, found, json_file, found)
 
 
 def integers(option: str, text: str, separator: str) -> list[int]:
@@ -209,6 +211,16 @@ def integers(option: str, text: str, separator: str) -> list[int]:
 
 def note(line: str) -> None:
     click.echo(line, err=True)
+
+
+def deliver(how: Callable[[Any, Any], None], what: Any, json_file: str | None, data: Any) -> None:
+    """As JSON where that is asked for; for people too, unless stdout is taken."""
+    from cpbcg_ref.report import files, jsonreport
+
+    files.check_writable(json_file)
+    files.write(json_file, jsonreport.as_json(data))
+    if json_file != "-":
+        show(how, what)
 
 
 def show(how: Callable[[Any, Any], None], what: Any) -> None:

@@ -297,3 +297,10 @@ def test_what_a_deployment_excludes_is_said_and_does_not_spoil_the_verdict(run, 
     assert row["message"].startswith("never came up in ")
     assert "bound 0 or 1" in row["message"]
     assert found["deployment"][3]["answer"] == "not found"
+
+
+@pytest.mark.parametrize("command", [["smoke", "reference"], ["engines"], ["invariants", "select.*"]])
+def test_every_listing_is_json_too(run, command):
+    code, out, _ = run(*command, "--json", "-")
+    assert code == 0
+    assert all(isinstance(row, dict) for row in json.loads(out))

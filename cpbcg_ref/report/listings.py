@@ -16,14 +16,27 @@ def show_engines(engines: Sequence[Known], printer: Printer) -> None:
     printer.say("\nalso: NAME==VERSION, NAME@DIR (an unpacked tree), path/to/file.py:Class, package.module:Class")
 
 
-def show_invariants(chosen: Sequence[Invariant], printer: Printer) -> None:
+def described(one: Invariant) -> dict[str, Any]:
+    """An invariant as plain data; `asks`: the capabilities that an engine needs."""
+    return {
+        "id": one.id,
+        "level": one.level,
+        "statement": one.statement,
+        "asks": sorted(
+            {capability for part in one.parts for capability in (FAMILIES[part.family].capability, *part.needs)}
+        ),
+        "bugs": list(one.sources),
+        "witnesses": [name for part in one.parts for name in part.witnesses],
+    }
+
+
+def show_invariants(chosen: Sequence[Mapping[str, Any]], printer: Printer) -> None:
     for one in chosen:
-        asks = sorted({FAMILIES[part.family].capability for part in one.parts})
-        witnesses = [name for part in one.parts for name in part.witnesses]
-        printer.say(f"{one.id} ({one.level})", style="bold")
-        printer.wrapped(one.statement, indent="    ", hanging="")
-        printer.wrapped(f"asks: {', '.join(asks)}; bugs: {', '.join(one.sources) or 'none known'}", indent="    ")
-        printer.wrapped(f"witnesses: {', '.join(witnesses) or 'none'}", indent="    ")
+        asks, bugs, witnesses = (", ".join(one[name]) or "none known" for name in ("asks", "bugs", "witnesses"))
+        printer.say(f"{one['id']} ({one['level']})", style="bold")
+        printer.wrapped(one["statement"], indent="    ", hanging="")
+        printer.wrapped(f"asks: {asks}; bugs: {bugs}", indent="    ")
+        printer.wrapped(f"witnesses: {witnesses}", indent="    ")
         printer.say()
 
 
