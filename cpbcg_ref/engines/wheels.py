@@ -11,6 +11,7 @@ slower one drops its copy. CACHE is the platform's user cache folder, or $CPBCG_
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -149,8 +150,10 @@ def unpack(wheel: Path, into: Path) -> None:
     """Write the wheel's Python files and metadata (version, licence): nothing else is ever read."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            wanted = [name for name in archive.namelist() if name.endswith(".py") or ".dist-info/" in name]
-            archive.extractall(into, wanted)  # which keeps every member inside, whatever its name
+            names = archive.namelist()
+            if leaving := [name for name in names if name.startswith("/") or re.search(r"\.\.(/|$)|[\\:]", name)]:
+                raise TargetError(f"{wheel.name} holds {leaving[0]!r}, a path out of its folder: nothing was unpacked")
+            archive.extractall(into, [name for name in names if name.endswith(".py") or ".dist-info/" in name])
     except zipfile.BadZipFile as error:
         raise TargetError(f"{wheel.name} is not a readable wheel: {error}") from error
 
