@@ -9,7 +9,7 @@ from cpbcg_ref.answers import BatchSeen, Captured, CaptureSeen, Loaded, Raised, 
 from cpbcg_ref.cases import Batch, CaptureCase, ReplayCase, Server
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.invariants import REGISTRY
-from cpbcg_ref.invariants.pictures import bucket_verdicts, picture
+from cpbcg_ref.invariants.pictures import picture
 
 PLAIN = Contract()
 SERVER = Server(cp_size=4, capture_num_tokens=(2048, 2304, 2560), context_length=4096)
@@ -67,6 +67,7 @@ FED = replace(RAN, live_rows=512)
 DIFFERS = replace(RIGHT, bucket=(2304, 2304, 2560, 2304))
 UNLIKE = replace(RIGHT, bucket=DIFFERS.bucket, loaded=on_rank(2, (RAN,) * 4, replace(RAN, bucket=2560)))
 ONE_EAGER = replace(RIGHT, admitted=(True, True, True, False), loaded=(RAN, RAN, RAN, None))
+NEED = "2048 tokens, 520 rows"
 ONE_STOPS = replace(RIGHT, loaded=(RAN, CRASH, RAN, RAN))
 WRONG = [
     ("capacity.no-overflow", 0, FULL, CRASHED, "rank 0 needs 520 rows, bucket 2048 captured 512"),
@@ -77,9 +78,9 @@ WRONG = [
         replace(RIGHT, loaded=(FED,) * 4),
         "rank 0 has 513 live rows, 512 were fed to the graph",
     ),
-    ("select.minimal", 1, FULL, LARGER, "rank 0 replays bucket 2560, 2304 is enough"),
-    ("select.complete", 1, FULL, EAGER, "rank 0 runs eager, bucket 2304 fits"),
-    ("select.complete", 1, FULL, ONE_EAGER, "rank 3 runs eager, bucket 2304 fits"),
+    ("select.minimal", 1, FULL, LARGER, f"rank 0: bucket 2560 for {NEED}: 2304 is enough"),
+    ("select.complete", 1, FULL, EAGER, f"rank 0: eager for {NEED}: bucket 2304 fits"),
+    ("select.complete", 1, FULL, ONE_EAGER, f"rank 3: eager for {NEED}: bucket 2304 fits"),
     ("select.without-cp", 0, SHORT, RIGHT, "CP is not active, rank 0 admits bucket 2304"),
     ("agree.bucket", 0, FULL, UNLIKE, "rank 0 selects bucket 2304, rank 2 selects bucket 2560"),
     (
@@ -234,6 +235,12 @@ def test_a_batch_that_runs_eager_has_no_bucket_that_could_be_smaller():
     assert verdict("select.minimal", FULL, EAGER, part=1) is None
 
 
+def test_a_replay_that_raises_after_the_selector_said_eager_is_no_choice_of_eager():
+    undecided = replace(RIGHT, bucket=(None,) * 4, loaded=(CRASH,) * 4)
+    assert verdict("select.complete", FULL, undecided, part=1) is None
+    assert verdict("replay.admitted-implies-runs", FULL, undecided)
+
+
 def test_a_batch_that_is_not_admitted_cannot_overflow():
     assert verdict("capacity.no-overflow", FULL, replace(CRASHED, admitted=(False,) * 4)) is None
 
@@ -307,7 +314,7 @@ SETUP = "(ladder 9,16,128, context 64, cp 4)"
         (
             LADDER,
             (replace(GOOD, bucket_local_tokens=((9, 2), (16, 8), (128, 32))),) * 4,
-            f"rank 0 records 2 rows for bucket 9, rank 0 owns 3 of it {SETUP}",
+            f"rank 0 captured bucket 9 as 9: 2 rows known, rank 0 owns 3 {SETUP}",
         ),
         (
             LADDER,
@@ -332,12 +339,12 @@ SETUP = "(ladder 9,16,128, context 64, cp 4)"
         (
             LADDER,
             (replace(GOOD, bucket_local_tokens=((9, 8), (16, 3), (128, 32))),) * 4,
-            f"rank 0 records 3 rows for bucket 16, rank 0 owns 4 of it {SETUP}",
+            f"rank 0 captured bucket 16 as 16: 3 rows known, rank 0 owns 4 {SETUP}",
         ),
         (
             LADDER,
             (replace(GOOD, bucket_local_tokens=((9, 8), (128, 32))),) * 4,
-            f"rank 0 records no rows for bucket 16, rank 0 owns 4 of it {SETUP}",
+            f"rank 0 captured bucket 16 as 16: no rows known, rank 0 owns 4 {SETUP}",
         ),
         (
             IMPOSSIBLE,
@@ -484,15 +491,4 @@ def test_the_picture_says_why_each_bucket_was_refused():
         "2048    512            too few rows: 512 captured, 520 needed",
         "2304    576            chosen",
         "2560    640            fits, 2304 is smaller",
-    ]
-
-
-def test_bucket_verdicts_cover_the_whole_ladder():
-    rows = {2048: 512, 2304: 576}
-    asked = {"num_tokens": 2048, "required_local_tokens": 520}
-    assert bucket_verdicts(capture_num_tokens=(1024, 2048, 2304, 8192), bucket_local_tokens=rows, **asked) == [
-        (1024, None, "too few tokens: 2048 needed"),
-        (2048, 512, "too few rows: 512 captured, 520 needed"),
-        (2304, 576, "chosen"),
-        (8192, None, "not captured, or rows unknown"),
     ]

@@ -58,22 +58,12 @@ def test_the_golden_choices_are_accepted(id, case, answer, contract):
 @pytest.mark.parametrize(
     ("id", "case", "answer", "sentence"),
     [
-        ("fits-tokens", GOLDEN, 1024, f"bucket 1024 for {NEED}: too few tokens"),
-        ("fits-rows", GOLDEN, 2048, f"bucket 2048 for {NEED}: it captured 512"),
-        (
-            "captured",
-            GOLDEN,
-            2816,
-            f"bucket 2816 for {NEED}: its rows are unknown, known are 2048,2304,2560",
-        ),
-        (
-            "captured",
-            OVERFLOW,
-            2560,
-            f"bucket 2560 for {NEED}: its rows are unknown, known are 2048,2304",
-        ),
-        ("padding-bound", OVER, 2048, "bucket 2048 for 1023 tokens, 256 rows: at most 2046 allowed"),
-        ("padding-bound", TINY, 16, "bucket 16 for 5 tokens, 2 rows: at most 10 allowed"),
+        ("fits-tokens", GOLDEN, 1024, f"bucket 1024 for {NEED}: too few tokens: 2048 needed"),
+        ("fits-rows", GOLDEN, 2048, f"bucket 2048 for {NEED}: too few rows: 512 captured, 520 needed"),
+        ("captured", GOLDEN, 2816, f"bucket 2816 for {NEED}: not captured, or rows unknown"),
+        ("captured", OVERFLOW, 2560, f"bucket 2560 for {NEED}: not captured, or rows unknown"),
+        ("padding-bound", OVER, 2048, "bucket 2048 for 1023 tokens, 256 rows: over 2x: at most 2046 tokens allowed"),
+        ("padding-bound", TINY, 16, "bucket 16 for 5 tokens, 2 rows: over 2x: at most 10 tokens allowed"),
         ("minimal", GOLDEN, 2560, f"bucket 2560 for {NEED}: 2304 is enough"),
         ("complete", GOLDEN, None, f"eager for {NEED}: bucket 2304 fits"),
         ("complete", TWICE, None, "eager for 1024 tokens, 256 rows: bucket 2048 fits"),

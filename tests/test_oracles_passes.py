@@ -42,11 +42,11 @@ def test_the_slot_condition_is_strict(running, holds):
     assert table.slot_condition((row(running=running), row(size=4)), config()) is holds
 
 
-def test_the_slot_condition_mixes_ranks_and_the_own_one_does_not():
+def test_the_slot_condition_mixes_ranks_unless_asked_about_one():
     busy, large = row(running=61, size=0), row(running=0, size=4)
     assert table.slot_condition((busy, large), config())
-    assert [table.own_slot_condition(r, config()) for r in (busy, large)] == [False, False]
-    assert table.own_slot_condition(row(running=61, size=4), config())
+    assert [table.slot_condition((one,), config()) for one in (busy, large)] == [False, False]
+    assert table.slot_condition((row(running=61, size=4),), config())
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,13 @@ def test_the_target_is_truncated_and_capped(running, ratio, cap, size, target):
 def test_another_cap_can_be_asked_about():
     settings, reports = config(queue_min_ratio=1.0, prefill_max_requests=2), (row(running=9, size=5, waiting=3),)
     assert table.queue_target(reports, settings) == 2
-    assert table.widest_capacity(reports, settings) == 5
     assert table.queue_short(reports, settings, capacity=5)
+    assert table.queue_may_be_short(reports, settings)
     assert not table.queue_short(reports, settings)
+    assert not table.queue_may_be_short((row(running=9, size=3, waiting=3),), settings)
+    assert table.queue_may_be_short(
+        (row(running=9, size=3, waiting=3),), config(queue_min_ratio=1.0, prefill_max_requests=4)
+    )
 
 
 @pytest.mark.parametrize(("waiting", "short"), [(3, True), (4, False), (5, False)])
@@ -104,7 +108,7 @@ def test_a_timer_starts_with_its_episode_and_stops_with_it():
     answers = [says(), says(False, True), says(False, True), says(True, False), says(False, False)]
     steps = list(table.steps(passes, [(answer,) * 2 for answer in answers]))
     assert [step.started for step in steps] == [(None, None), (None, None), (10, 17), (10, 17), (None, None)]
-    assert [step.before for step in steps][:2] == [(), (says(),) * 2]
+    assert [step.before for step in steps][:2] == [(table.FRESH,) * 2, (says(),) * 2]
 
 
 def test_a_delay_is_an_episode_whatever_the_engine_calls_it():

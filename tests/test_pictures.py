@@ -57,15 +57,15 @@ ANSWER = SelectSeen(answer=2048, again=2048)
             ZIGZAG,
             RIGHT,
             [
-                "rank  live  padded  required  tokens in shard  (rows, keys)",
-                "0     5     8       8         5 of 8           ((2, 2), (1, 4), (1, 5), (1, 7))",
-                "1     4     8       8         4 of 8           ((1, 3), (1, 5), (1, 4), (1, 6))",
+                "rank  logical  required  rows                                  segments",
+                "0     5        8         (0, 1, 5, 4, 8, None, None, None)     ((2, 2), (1, 4), (1, 5), (1, 7))",
+                "1     4        8         (2, 6, 3, 7, None, None, None, None)  ((1, 3), (1, 5), (1, 4), (1, 6))",
             ],
         ),
         (
             BadLayoutCase(cp_size=2, lengths=(2,)),
             BadLayoutSeen(active=(False, False), rows=((0,), ()), required=()),
-            ["rank  CP active  required  shard", "0     False      -         (0,)", "1     False      -         ()"],
+            ["rank  active  required  rows", "0     False   -         (0,)", "1     False   -         ()"],
         ),
         (GOLDEN, ANSWER, SELECTED),
         (
@@ -90,9 +90,9 @@ ANSWER = SelectSeen(answer=2048, again=2048)
             AttemptsCase(attempts=(Attempt(admitted=20), Attempt(queue=1))),
             AttemptsSeen(max_prefill_bs=(20, 20)),
             [
-                "pass  admitted  queue  free slots  max_prefill_bs",
-                "1     20        0      0           20",
-                "2     0         1      0           20",
+                "pass  attempts                                     max_prefill_bs",
+                "1     Attempt(admitted=20, queue=0, free_slots=0)  20",
+                "2     Attempt(admitted=0, queue=1, free_slots=0)   20",
             ],
         ),
     ],
@@ -106,3 +106,9 @@ def test_a_pair_of_last_passes_shows_the_history_first():
     seen = LastPassSeen(history=((DELAY, DELAY),), last=(DELAY, DELAY), other_last=(DELAY, DELAY))
     starts = [line[:10].strip() for line in picture(case, seen, Contract()).splitlines()]
     assert starts == ["pass", "1", "1", "last", "last", "other last", "other last"]
+
+
+def test_a_long_answer_is_cut():
+    seen = BadLayoutSeen(active=(False,), rows=(tuple(range(99)),), required=())
+    _, line = picture(BadLayoutCase(cp_size=1, lengths=(99,)), seen, Contract()).splitlines()
+    assert line == "0     False   -         (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12..."

@@ -40,6 +40,12 @@ def test_an_invariant_is_stated_and_can_be_asked(id):
     assert all(part.family in FAMILIES for part in one.parts)
 
 
+def test_statement_and_sources_are_read_off_the_checker():
+    one = REGISTRY["agree.bucket"]
+    assert one.statement == "All ranks choose the same bucket, from shared values only"
+    assert one.sources == ("sglang#37561", "sglang#37933", "vllm#25906")
+
+
 @pytest.mark.parametrize("id", [id for id in REGISTRY if not id.startswith("data.")])
 def test_every_part_names_an_interesting_case_that_must_come_up(id):
     assert all(part.witnesses for part in REGISTRY[id].parts)

@@ -70,7 +70,6 @@ FIT, EAGER, SHORT, UNKNOWN = batch(9, 9, 9), batch(8), batch(24, 3), batch(27, k
         ("layout.bad-input", "a length below cp", bad(9, 3), [bad(9, 0), bad(9, 4), bad(9)]),
         ("capacity.required", "remainders pile up", layout(9, 9, 9), [layout(8, 8), layout(27)]),
         ("capture.legal", "a bucket must be dropped", capture(16, 4, 16), [capture(16, 16), capture(16, 4)]),
-        ("capture.legal", "a bucket is longer than the context", capture(16, 16, 17), [capture(16, 8, 16)]),
         ("select.fits-tokens", "a bucket has too few tokens", select(10, 4, b9=8), [SMALL]),
         ("select.fits-rows", "a bucket has too few rows", SMALL, [select(10, 4, b10=4), select(10, 4, b9=3)]),
         ("select.captured", "a bucket has unknown rows", select(10, 4, b16=None), [SMALL]),
@@ -78,7 +77,6 @@ FIT, EAGER, SHORT, UNKNOWN = batch(9, 9, 9), batch(8), batch(24, 3), batch(27, k
         ("select.padding-bound", "over two times", select(10, 4, b21=4), [select(10, 4, b20=4)]),
         ("select.minimal", "two buckets fit", select(10, 4, b10=4, b16=4), [SMALL]),
         ("select.complete", "a bucket fits", SMALL, [select(10, 4, b10=3)]),
-        ("select.complete", "two buckets refused", select(10, 4, b9=4, b10=3), [SMALL, FITTED]),
         (
             "select.monotone",
             "a change matters",
@@ -109,15 +107,7 @@ FIT, EAGER, SHORT, UNKNOWN = batch(9, 9, 9), batch(8), batch(24, 3), batch(27, k
             replay(FIT, EAGER),
             [replay(EAGER), replay(SHORT), replay(FIT, cp_size=1)],
         ),
-        ("agree.mode", "a batch runs eager", replay(FIT, EAGER), [replay(FIT), replay(EAGER, cp_size=1)]),
-        (
-            "replay.admitted-implies-runs",
-            "two batches in the same bucket",
-            replay(FIT, batch(9, 9, 10)),
-            [replay(FIT, FIT), replay(FIT, batch(32)), replay(EAGER, SHORT), replay(batch(27), FIT, cp_size=1)],
-        ),
         ("replay.safe-fallback", "unknown lengths", replay(UNKNOWN), [replay(FIT)]),
-        ("replay.safe-fallback", "an empty batch", replay(batch()), [replay(FIT), replay(batch(), cp_size=1)]),
         (
             "replay.safe-fallback",
             "an inactive batch",

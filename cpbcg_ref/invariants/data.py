@@ -1,35 +1,38 @@
 """data.*: what a replay computes. Registered here; asking needs an engine that runs real tensors."""
 
+from functools import partial
 from typing import Any
 
-from cpbcg_ref.invariants.model import MUST, Invariant, Part
+from cpbcg_ref.invariants.model import Judge, Sentences, invariant
 
 
-def not_asked_yet(case: Any, seen: Any, contract: Any) -> str | None:
+def not_asked_yet(judge: Any) -> Judge:
     """Never a pass by accident."""
-    raise NotImplementedError("data.* cannot be judged from row counts: no engine with the data capability exists yet")
+
+    def check(case: Any, seen: Any, contract: Any) -> Sentences:
+        raise NotImplementedError("data.* cannot be judged from row counts: no engine with the data capability exists")
+
+    return check
 
 
-def must(name: str, statement: str, *sources: str) -> Invariant:
-    part = Part(family="data", check=not_asked_yet)
-    return Invariant(id=f"data.{name}", level=MUST, statement=statement, parts=(part,), sources=sources)
+data = partial(invariant, family="data", each=not_asked_yet)
 
 
-INVARIANTS = [
-    must(
-        "replay-equals-eager",
-        "replay = eager on every live row, and no live row is missing",
-        *("sglang#27343", "sglang#37606", "sglang#37448", "sglang#29018", "sglang#31391", "sglang#33726"),
-    ),
-    must(
-        "history-free",
-        "replay(A); replay(B) = replay(B)",
-        *("sglang#24743", "sglang#32477", "sglang#35588", "sglang#34184"),
-    ),
-    must(
-        "padding-inert",
-        "two different valid fillings of the padding give bit-identical live rows",
-        *("sglang#40629", "sglang#35766"),
-    ),
-    must("in-bounds", "no read or write outside the captured capacity", "sglang#35876"),
-]
+@data("data.replay-equals-eager", sources="27343 37606 37448 29018 31391 33726")
+def replay_equals_eager() -> None:
+    """Replay = eager on every live row, and no live row is missing."""
+
+
+@data("data.history-free", sources="24743 32477 35588 34184")
+def history_free() -> None:
+    """replay(A); replay(B) = replay(B)."""
+
+
+@data("data.padding-inert", sources="40629 35766")
+def padding_inert() -> None:
+    """Two different valid fillings of the padding give bit-identical live rows."""
+
+
+@data("data.in-bounds", sources="35876")
+def in_bounds() -> None:
+    """No read or write outside the captured capacity."""

@@ -1,25 +1,38 @@
 """The delay.* invariants of level SHOULD: public weaknesses of the policy, judged where the trace shows them."""
 
+from functools import partial
 from typing import Any
 
 from cpbcg_ref.answers import PassesSeen, VotesSeen
 from cpbcg_ref.cases import DelayerConfig, PassesCase, VotesCase
-from cpbcg_ref.invariants.delay_trace import bound_of, delayed, raised_at, runs_of, statuses
+from cpbcg_ref.invariants.delay_trace import bound_of, delays, raised_at, runs_of
+from cpbcg_ref.invariants.model import SHOULD, Sentences, invariant
 from cpbcg_ref.oracles import passes as table
 from cpbcg_ref.oracles.passes import Step
 
+should = partial(invariant, level=SHOULD)
+delays_should = partial(delays, level=SHOULD)
 
-def budget_survives_empty_passes(case: PassesCase, seen: PassesSeen, _: Any) -> str | None:
-    """delay.budget: passes in which nobody is prefillable neither restart a budget nor use it up."""
+
+def prefillable_then_nobody_then_prefillable(case: PassesCase, seen: PassesSeen) -> bool:
+    return any(
+        table.status(between) == "none"
+        and any(a.prefillable and b.prefillable for a, b in zip(before, after, strict=True))
+        for before, between, after in zip(case.passes, case.passes[1:], case.passes[2:], strict=False)
+    )
+
+
+@should("delay.budget", prefillable_then_nobody_then_prefillable, family="passes", sources="ROCm/ATOM#1437")
+def budget_survives_empty_passes(case: PassesCase, seen: PassesSeen, _: Any) -> Sentences:
+    """A pass in which nobody is prefillable does not restart a waiting request's budget."""
     trace = list(table.steps(case.passes, seen.passes))
-    for rank in range(len(trace[0].reports) if trace else 0):
-        sentence = restarted(trace, rank, bound_of(case.config)) or used_up(trace, rank, case.config)
-        if sentence:
-            return sentence
-    return raised_at(seen.passes)
+    for rank in range(len(case.passes[0])):
+        yield from restarted(trace, rank, bound_of(case.config))
+        yield from used_up(trace, rank, case.config.max_delay_passes)
+    yield from raised_at(seen.passes)
 
 
-def restarted(trace: list[Step], rank: int, bound: int) -> str | None:
+def restarted(trace: list[Step], rank: int, bound: int) -> Sentences:
     """delay.bounded-passes, empty passes left out; without any in between that one judges alone."""
     busy = [step for step in trace if table.status(step.reports) != "none"]
     held = [step.reports[rank].prefillable and not step.verdicts[rank].allow for step in busy]
@@ -27,96 +40,77 @@ def restarted(trace: list[Step], rank: int, bound: int) -> str | None:
         first, last = busy[begin].number, busy[begin + bound - 1].number
         if last - first >= bound:
             empty = f"with {last - first + 1 - bound} empty passes between"
-            return f"passes {first} to {last}: rank {rank} was held in {bound} passes (bound {bound}) {empty}"
-    return None
+            yield f"passes {first} to {last}: rank {rank} was held in {bound} passes (bound {bound}) {empty}"
 
 
-def used_up(trace: list[Step], rank: int, config: DelayerConfig) -> str | None:
+def used_up(trace: list[Step], rank: int, bound: int) -> Sentences:
     """A timeout after fewer delays than the bound, with empty passes since the last release."""
-    delays = empty = 0
+    delayed = empty = 0
     for step in trace:
         verdict = step.verdicts[rank]
         if table.status(step.reports) == "none":
             empty += 1
         elif not verdict.allow:
-            delays += 1
+            delayed += 1
         else:
-            early = verdict.reason == "wait_timeout" and delays < config.max_delay_passes - 1
-            if early and empty:
-                after = f"after {delays} delays and {empty} empty passes (bound {config.max_delay_passes})"
-                return f"pass {step.number}: rank {rank} times out {after}"
-            delays = empty = 0
-    return None
+            if empty and verdict.reason == "wait_timeout" and delayed < bound - 1:
+                after = f"after {delayed} delays and {empty} empty passes (bound {bound})"
+                yield f"pass {step.number}: rank {rank} times out {after}"
+            delayed = empty = 0
 
 
-def empty_between(case: PassesCase, _: PassesSeen) -> bool:
-    """A rank is prefillable, nobody is, and it is again."""
-    seen = statuses(case)
-    return any(
-        seen[i] == "none" and any(a.prefillable and b.prefillable for a, b in zip(before, after, strict=True))
-        for i, before, after in zip(range(1, len(seen)), case.passes, case.passes[2:], strict=False)
-    )
-
-
-def idle_is_not_held(step: Step, config: DelayerConfig) -> str | None:
-    """delay.no-idle-hold, by what the ranks know: a release's own table shows zeros for ranks not prefillable."""
-    rank = delayed(step)
-    if rank is None or table.max_running(step.reports) > 0:
-        return None
-    return f"rank {rank} is delayed in status {table.status(step.reports)} although nobody decodes"
-
-
-def idle_with_a_request(step: Step, config: DelayerConfig) -> bool:
+def a_request_while_nobody_decodes(step: Step, config: DelayerConfig) -> bool:
     return table.status(step.reports) != "none" and table.max_running(step.reports) == 0
 
 
-def target_is_reachable(step: Step, config: DelayerConfig) -> str | None:
-    """delay.reachable-target: a rank whose queue fills all its free slots waits for nothing that could be admitted."""
-    rank, reports = delayed(step), step.reports
-    if rank is None or table.status(reports) != "all" or table.slot_condition(reports, config):
-        return None
-    for full, report in enumerate(reports):
-        free = table.running_limit(config) - report.running_batch
-        if report.waiting_queue_len >= free:
-            target = f"target {table.queue_target(reports, config)}"
-            queue = f"rank {full} has {report.waiting_queue_len} waiting for {free} free slots"
-            return f"rank {rank} is delayed although {queue} ({target})"
-    return None
+@delays_should("delay.no-idle-hold", a_request_while_nobody_decodes)
+def idle_is_not_held(step: Step, config: DelayerConfig) -> Sentences:
+    """Nothing is held while nobody decodes."""
+    # By what the ranks know: a release's own table shows zeros for ranks that are not prefillable.
+    if table.max_running(step.reports) == 0:
+        yield f"in status {table.status(step.reports)} although nobody decodes"
 
 
-def target_above_slots(step: Step, config: DelayerConfig) -> bool:
-    reports = step.reports
-    free = table.free_slots(reports, config)
+def target_above_the_free_slots(step: Step, config: DelayerConfig) -> bool:
+    reports, free = step.reports, table.free_slots(step.reports, config)
     short = table.status(reports) == "all" and table.queue_short(reports, config)
     return short and table.max_size(reports) <= free < table.queue_target(reports, config)
 
 
-def slots_are_own(step: Step, config: DelayerConfig) -> str | None:
-    """delay.own-slots, where only the slot condition can have given the reason."""
-    rank, reports = delayed(step), step.reports
-    if rank is None or not slots_mixed(step, config):
-        return None
-    running, size = table.max_running(reports), table.max_size(reports)
-    limit = table.running_limit(config)
-    return f"rank {rank} is delayed: running {running} and size {size} of {limit} slots are of different ranks"
+@delays_should("delay.reachable-target", target_above_the_free_slots, sources="35191")
+def target_is_reachable(step: Step, config: DelayerConfig) -> Sentences:
+    """The target never exceeds the free slots."""
+    # A rank whose queue fills all its free slots waits for nothing that could be admitted.
+    by_queue = table.status(step.reports) == "all" and not table.slot_condition(step.reports, config)
+    for rank, report in enumerate(step.reports):
+        free = table.free_slots((report,), config)
+        if by_queue and report.waiting_queue_len >= free:
+            queue = f"rank {rank} has {report.waiting_queue_len} waiting for {free} free slots"
+            yield f"although {queue} (target {table.queue_target(step.reports, config)})"
 
 
-def slots_mixed(step: Step, config: DelayerConfig) -> bool:
-    """The slot condition holds, but for no rank with its own running and size; the queue gives no reason."""
-    reports = step.reports
-    own = any(table.own_slot_condition(report, config) for report in reports)
-    widest = table.widest_capacity(reports, config)
-    queue = table.queue_short(reports, config, capacity=widest)
-    return table.status(reports) == "all" and table.slot_condition(reports, config) and not own and not queue
+def slot_condition_by_numbers_of_two_ranks(step: Step, config: DelayerConfig) -> bool:
+    """It holds, but for no rank with its own running and size; the queue gives no reason."""
+    own = any(table.slot_condition((report,), config) for report in step.reports)
+    mixed = table.slot_condition(step.reports, config) and not own
+    return mixed and table.status(step.reports) == "all" and not table.queue_may_be_short(step.reports, config)
 
 
-def only_a_chunk(case: VotesCase, _: VotesSeen) -> bool:
+@delays_should("delay.own-slots", slot_condition_by_numbers_of_two_ranks)
+def slots_are_own(step: Step, config: DelayerConfig) -> Sentences:
+    """The slot condition compares a rank's running with the same rank's size."""
+    if slot_condition_by_numbers_of_two_ranks(step, config):
+        numbers = f"running {table.max_running(step.reports)} and size {table.max_size(step.reports)}"
+        yield f"although {numbers} of {table.running_limit(config)} slots are of different ranks"
+
+
+def a_chunk_and_nothing_new(case: VotesCase, seen: VotesSeen) -> bool:
     return any(chunk and not new for chunk, new in zip(case.mid_chunk, case.waiting, strict=True))
 
 
-def chunk_counts(case: VotesCase, seen: VotesSeen, _: Any) -> str | None:
-    """delay.chunk-counts: the vote is cast by the scheduler above the negotiation, so it has its own question."""
+@should("delay.chunk-counts", a_chunk_and_nothing_new, family="votes", sources="16665 35241")
+def chunk_counts(case: VotesCase, seen: VotesSeen, _: Any) -> Sentences:
+    """A rank that will prefill anyway (a chunk in progress) counts as prefillable."""
     for rank, (chunk, vote) in enumerate(zip(case.mid_chunk, seen.prefillable, strict=True)):
         if chunk and not vote:
-            return f"rank {rank} votes not prefillable although it goes on with a chunk"
-    return None
+            yield f"rank {rank} votes not prefillable although it goes on with a chunk"

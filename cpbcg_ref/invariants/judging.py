@@ -2,85 +2,51 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial
+from itertools import chain
 from typing import Any
 
-from cpbcg_ref.answers import BatchSeen, Captured, Loaded, Raised, ReplaySeen
+from cpbcg_ref.answers import Captured, Loaded, Raised, ReplaySeen
 from cpbcg_ref.cases import Batch, ReplayCase, SelectCase, Server
 from cpbcg_ref.engines.contract import Contract
-from cpbcg_ref.invariants.model import MUST, Check, Invariant, Part, Witness
+from cpbcg_ref.invariants.model import Judge, Sentences, Witness, invariant
 from cpbcg_ref.oracles.tokens import live_rows, shardable, smallest_multiple
 
-LIMIT = 99  # columns
+LINE = 99  # columns
 PLAIN = Contract(graph_strategies=("zigzag", "interleave"), min_replay_bucket=True)  # what witnesses assume
 
 
-def part(family: str, check: Check, *needs: str, **witnesses: Witness) -> Part:
-    """One part; `needs` are capabilities beyond the family's, names of witnesses are words joined by underscores."""
-    named = {name.replace("_", " "): met for name, met in witnesses.items()}
-    return Part(family=family, check=check, needs=needs, witnesses=named)
-
-
-def invariant(id: str, *parts: Part, sources: str = "", level: str = MUST) -> Invariant:
-    """The statement is the first sentence of the first checker; `sources` are separated by spaces."""
-    text = " ".join((parts[0].check.__doc__ or "").split("\n\n")[0].split()).removesuffix(".")
-    statement = text if text[1].isupper() else text[0].lower() + text[1:]
-    return Invariant(id=id, level=level, statement=statement, parts=parts, sources=tuple(sources.split()))
-
-
-def clip(text: str) -> str:
-    return text if len(text) <= LIMIT else text[: LIMIT - 3] + "..."
+def fitted(text: str, *details: str) -> str:
+    """The sentence with the first of the details that leaves it on a line; cut only if it is too long alone."""
+    sentences = [*(f"{text} ({detail})" for detail in details), text]
+    return next((sentence for sentence in sentences if len(sentence) <= LINE), text[: LINE - 3] + "...")
 
 
 def about(text: str, lengths: tuple[int, ...], cp_size: int) -> str:
-    """The sentence with the batch behind it, spelled out if there is room.
-
-    >>> about("rank 0 owns no row", (3, 5), 8)
-    'rank 0 owns no row (lengths 3,5, cp 8)'
-    """
-    full = f"{text} (lengths {','.join(map(str, lengths)) or 'none'}, cp {cp_size})"
-    short = f"{text} ({len(lengths)} requests, {sum(lengths)} tokens, cp {cp_size})"
-    return next((sentence for sentence in (full, short) if len(sentence) <= LIMIT), clip(text))
-
-
-def raised(who: str, error: Raised) -> str:
-    return clip(f"{who} raised {what(error)}")
+    """The sentence with the batch behind it, spelled out if there is room."""
+    spelled_out = f"lengths {','.join(map(str, lengths)) or 'none'}, cp {cp_size}"
+    return fitted(text, spelled_out, f"{len(lengths)} requests, {sum(lengths)} tokens, cp {cp_size}")
 
 
 def what(error: Raised) -> str:
     return f"{error.kind}: {error.message}" if error.message else f"{error.kind} ({error.where})"
 
 
-def first_raised(who: str, answers: Any) -> str | None:
-    """The sentence for a `Raised` among the answers of the ranks, or instead of all of them."""
+def raised(who: str, answers: Any) -> list[str]:
+    """A sentence for each `Raised` among the answers of the ranks, or for the one instead of all of them."""
     if isinstance(answers, Raised):
-        return raised(who, answers)
-    each = (raised(f"{who}: rank {i}", answer) for i, answer in enumerate(answers or ()) if isinstance(answer, Raised))
-    return next(each, None)
+        return [fitted(f"{who} raised {what(answers)}")]
+    ranks = enumerate(answers if isinstance(answers, tuple) else ())
+    return [fitted(f"{who}: rank {rank} raised {what(one)}") for rank, one in ranks if isinstance(one, Raised)]
 
 
 def number(chosen: int | Raised | None) -> str:
-    return "eager" if chosen is None else f"{chosen.kind if isinstance(chosen, Raised) else f'bucket {chosen}'}"
+    if isinstance(chosen, Raised):
+        return chosen.kind
+    return "eager" if chosen is None else f"bucket {chosen}"
 
 
-def layout_check(**due: str) -> Callable[[Check], Check]:
-    """A check of one sharded batch. `due` names the answers it needs: a `Raised` among them is the violation."""
-
-    def decorate(judge: Check) -> Check:
-        @wraps(judge)
-        def check(case: Any, seen: Any, contract: Contract) -> str | None:
-            refused = (first_raised(name, getattr(seen, field)) for field, name in due.items())
-            if sentence := next(filter(None, refused), None):
-                return sentence
-            wrong = judge(case, seen, contract)
-            return about(wrong, getattr(case, "batch", case).lengths, case.cp_size) if wrong else None
-
-        return check
-
-    return decorate
-
-
-def shards(lengths: tuple[int, ...], cp_size: int, strategy: str, contract: Contract = PLAIN) -> bool:
+def shards(lengths: tuple[int, ...], cp_size: int, strategy: str, contract: Contract) -> bool:
     """Is CP active for these lengths."""
     limits = {"min_length": contract.min_length, "divides": contract.divides}
     return shardable(lengths, cp_size=cp_size, strategy=strategy, **limits)
@@ -95,31 +61,26 @@ def allowed(case: SelectCase, contract: Contract) -> SelectCase:
     return case if contract.min_replay_bucket else replace(case, min_replay_bucket=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Turn:
-    """One batch on one rank that captured: what the rank answered, and what it should have known."""
+    """One batch on one rank: what the rank answered, and what it should have known."""
 
     server: Server
     batch: Batch
+    contract: Contract
     rank: int
     captured: Captured
-    seen: BatchSeen
-    contract: Contract
-
-    @property
-    def admitted(self) -> bool | Raised:
-        return self.seen.admitted[self.rank]
-
-    @property
-    def loaded(self) -> Loaded | Raised | None:
-        return self.seen.loaded[self.rank]
+    active: bool | Raised
+    admitted: bool | Raised
+    selected: int | Raised | None
+    loaded: Loaded | Raised | None
 
     @property
     def replays(self) -> int | Raised | None:
         """The bucket that admission implies: None for eager, the selector's answer where replay raised."""
         if self.admitted is not True:
             return self.admitted if isinstance(self.admitted, Raised) else None
-        return self.loaded.bucket if isinstance(self.loaded, Loaded) else self.seen.bucket[self.rank]
+        return self.loaded.bucket if isinstance(self.loaded, Loaded) else self.selected
 
     @property
     def rows(self) -> int | None:
@@ -161,28 +122,26 @@ class Turn:
         return allowed(case, self.contract)
 
 
-def turns(case: ReplayCase, seen: ReplaySeen, contract: Contract = PLAIN) -> Iterator[Turn]:
-    """Every batch on every rank, in order."""
+def turns(case: ReplayCase, seen: ReplaySeen, contract: Contract = PLAIN) -> Iterator[list[Turn]]:
+    """Per batch, in order: the turn of every rank."""
     for batch, got in zip(case.batches, seen.batches, strict=True):
-        for rank, captured in enumerate(seen.captured):
-            if not isinstance(captured, Raised):
-                server = case.server
-                yield Turn(server=server, batch=batch, rank=rank, captured=captured, seen=got, contract=contract)
+        answers = zip(seen.captured, got.active, got.admitted, got.bucket, got.loaded, strict=True)
+        yield [Turn(case.server, batch, contract, rank, *one) for rank, one in enumerate(answers)]
 
 
-def every_turn(judge: Callable[[Turn], str | None]) -> Check:
-    """A check that judges each batch on each rank alone."""
+def every_turn(judge: Callable[[Turn], Sentences]) -> Judge:
+    """Judges each batch on each rank alone."""
 
-    @wraps(judge)
-    def check(case: ReplayCase, seen: ReplaySeen, contract: Contract) -> str | None:
-        for turn in turns(case, seen, contract):
-            if wrong := judge(turn):
-                return about(wrong, turn.batch.lengths, case.server.cp_size)
-        return None
+    def check(case: ReplayCase, seen: ReplaySeen, contract: Contract) -> Sentences:
+        every = chain.from_iterable(turns(case, seen, contract))
+        return (about(wrong, turn.batch.lengths, case.server.cp_size) for turn in every for wrong in judge(turn))
 
     return check
 
 
-def some_turn(met: Callable[[Turn], bool], *, cp: bool = True) -> Witness:
-    """A witness that came up if it did for some batch, on a server with CP (or without)."""
-    return lambda case, seen: (case.server.cp_size > 1) == cp and any(map(met, turns(case, seen)))
+def some_turn(met: Callable[[Turn], bool]) -> Witness:
+    """Came up for some batch on a server with CP."""
+    return lambda case, seen: case.server.cp_size > 1 and any(map(met, chain.from_iterable(turns(case, seen))))
+
+
+replay = partial(invariant, family="replay", each=every_turn, some=some_turn)

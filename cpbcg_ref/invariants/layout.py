@@ -1,235 +1,248 @@
-"""layout.*: every token has one owner, moves as one, sees its causal keys, and comes back.
+"""layout.* and capacity.required: every token has one owner, moves as one, sees its causal keys, and comes back.
 
 Any correct partition is accepted: a row is judged by the token that stands in it, never by the block it should be in.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from cpbcg_ref.answers import BadLayoutSeen, LayoutSeen, Raised, Rows
 from cpbcg_ref.cases import BadLayoutCase, LayoutCase
 from cpbcg_ref.engines.contract import Contract
-from cpbcg_ref.invariants.judging import about, invariant, layout_check, part, shards
-from cpbcg_ref.oracles.tokens import Places, causal_keys, live_rows, places
+from cpbcg_ref.invariants.judging import about, padded, raised, shards
+from cpbcg_ref.invariants.model import Function, Judge, Sentences, Witness, invariant
+from cpbcg_ref.oracles.tokens import causal_keys, live_rows, places
+
+Owners = dict[int | None, tuple[int, int]]  # (request, position) of every token of the batch
+
+
+def reads(**answers: str) -> Callable[[Judge], Judge]:
+    """For a judge of one batch that reads these answers, each with its name in sentences: a `Raised` is a violation."""
+
+    def each(judge: Judge) -> Judge:
+        def check(case: Any, seen: Any, contract: Contract) -> Sentences:
+            refused = [sentence for field, name in answers.items() for sentence in raised(name, getattr(seen, field))]
+            lengths = getattr(case, "batch", case).lengths
+            return refused or (about(wrong, lengths, case.cp_size) for wrong in judge(case, seen, contract))
+
+        return check
+
+    return each
+
+
+def layout(
+    id: str, witness: Witness, *, sources: str, needs: tuple[str, ...] = (), **answers: str
+) -> Callable[[Function], Function]:
+    each = reads(rows="sharding", **answers)
+    return invariant(id, witness, family="layout", each=each, sources=sources, needs=needs)
+
+
+bad_layout = partial(invariant, family="bad-layout", each=reads())
+
+
+def several_requests(case: LayoutCase, seen: LayoutSeen) -> bool:
+    return len(case.batch.lengths) > 1
+
+
+def a_prefix(case: LayoutCase, seen: LayoutSeen) -> bool:
+    return any(case.batch.prefixes)
+
+
+def spare_rows(case: LayoutCase, seen: LayoutSeen) -> bool:
+    return case.spare_rows > 0
+
+
+def at_most_two_rows(case: LayoutCase, seen: LayoutSeen) -> bool:
+    return min(live_rows(case.batch.lengths, case.cp_size, case.strategy)) <= 2
+
+
+def a_length_of_even_blocks(case: LayoutCase, seen: LayoutSeen) -> bool:
+    return case.strategy == "zigzag" and any(length % (2 * case.cp_size) == 0 for length in case.batch.lengths)
+
+
+def remainders_pile_up(case: LayoutCase, seen: LayoutSeen) -> bool:
+    """Remainders of several requests: more rows than one request with as many tokens."""
+    both = (case.batch.lengths, (case.batch.num_tokens,))
+    several, one = (max(live_rows(lengths, case.cp_size, case.strategy)) for lengths in both)
+    return several > one
+
+
+def a_length_below_cp(case: BadLayoutCase, seen: BadLayoutSeen) -> bool:
+    return 0 < min(case.lengths, default=0) < case.cp_size
+
+
+def a_negative_length(case: BadLayoutCase, seen: BadLayoutSeen) -> bool:
+    return min(case.lengths, default=0) < 0
 
 
 def live(rows: Rows) -> list[int]:
     return [token for token in rows if token is not None]
 
 
-def misowned(rows: tuple[Rows, ...], num_tokens: int) -> str | None:
+def owners(case: LayoutCase) -> Owners:
+    return dict(enumerate(places(case.batch.lengths, case.batch.prefixes)))
+
+
+def misowned(rows: tuple[Rows, ...], num_tokens: int) -> Sentences:
     """What is wrong with the owners of the tokens 0 to num_tokens - 1."""
-    owners: dict[int, str] = {}
+    owned: dict[int, str] = {}
     for rank, local in enumerate(rows):
         for row, token in enumerate(local):
             if token is None:
                 continue
             if not 0 <= token < num_tokens:
-                return f"rank {rank} row {row} holds no token of the batch"
-            if token in owners:
-                return f"token {token} is owned twice: {owners[token]}, rank {rank} row {row}"
-            owners[token] = f"rank {rank} row {row}"
-    lost = [token for token in range(num_tokens) if token not in owners]
-    return f"{len(lost)} of {num_tokens} tokens have no owner, first token {lost[0]}" if lost else None
+                yield f"rank {rank} row {row} holds no token of the batch"
+            if token in owned:
+                yield f"token {token} is owned twice: {owned[token]}, rank {rank} row {row}"
+            owned[token] = f"rank {rank} row {row}"
+    if lost := [token for token in range(num_tokens) if token not in owned]:
+        yield f"{len(lost)} of {num_tokens} tokens have no owner, first token {lost[0]}"
 
 
-@layout_check(rows="sharding")
-def bijection(case: LayoutCase, seen: Any, contract: Contract) -> str | None:
+@layout("layout.bijection", several_requests, sources="19656")
+def bijection(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Every token of the batch is owned by exactly one (rank, row)."""
     return misowned(seen.rows, case.batch.num_tokens)
 
 
-@layout_check(rows="sharding", logical="row counts", segments="kv segments")
-def conserves(case: LayoutCase, seen: Any, contract: Contract) -> str | None:
+@layout("layout.conserves", several_requests, logical="row counts", segments="kv segments", sources="31833")
+def conserves(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Block sizes of a request sum to its length; per-rank rows sum to the tokens of the batch."""
     if (total := sum(seen.logical)) != case.batch.num_tokens:
-        return f"rows per rank {list(seen.logical)} sum to {total}, the batch has {case.batch.num_tokens} tokens"
+        yield f"rows per rank {list(seen.logical)} sum to {total}, the batch has {case.batch.num_tokens} tokens"
     for rank, count in enumerate(seen.logical):
         blocks, tokens = sum(rows for rows, _ in seen.segments[rank]), len(live(seen.rows[rank]))
         if not count == blocks == tokens:
-            return f"rank {rank} counts {count} rows, its blocks sum to {blocks}, its shard holds {tokens} tokens"
-    owner = dict(enumerate(places(case.batch.lengths, case.batch.prefixes)))
-    made = Counter(owner[token][0] for local in seen.rows for token in live(local) if token in owner)
+            yield f"rank {rank} counts {count} rows, its blocks sum to {blocks}, its shard holds {tokens} tokens"
+    owner = owners(case)
+    made = Counter(owner[token][0] for local in seen.rows for token in local if token in owner)
     for request, length in enumerate(case.batch.lengths):
         if made[request] != length:
-            return f"blocks of request {request} sum to {made[request]}, its length is {length}"
-    return None
+            yield f"blocks of request {request} sum to {made[request]}, its length is {length}"
 
 
-@layout_check(
-    rows="sharding", restored="gathering", spare_rows="sharding to captured rows", spare_restored="gathering those"
+@layout(
+    "layout.roundtrip",
+    spare_rows,
+    restored="gathering",
+    spare_rows="sharding to captured rows",
+    spare_restored="gathering those",
+    sources="27343",
 )
-def roundtrip(case: LayoutCase, seen: Any, contract: Contract) -> str | None:
+def roundtrip(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Shard, pad, all-gather, restore is the identity, also after captured capacity overwrote the row counts."""
-    identity = tuple(range(case.batch.num_tokens))
     for restored, how in ((seen.restored, ""), (seen.spare_restored, f" with {case.spare_rows} spare rows")):
         for rank, back in enumerate(restored):
-            if len(back) != len(identity):
-                return f"rank {rank} gathers{how} {len(back)} rows of {len(identity)} tokens"
-            if back != identity:
-                place = next(i for i in identity if back[i] != i)
-                return f"rank {rank} gathers{how} {'padding' if back[place] is None else back[place]} at {place}"
-    return None
+            if len(back) != case.batch.num_tokens:
+                yield f"rank {rank} gathers{how} {len(back)} rows of {case.batch.num_tokens} tokens"
+            for place, token in enumerate(back):
+                if token != place:
+                    yield f"rank {rank} gathers{how} {'padding' if token is None else token} at {place}"
 
 
-@layout_check(rows="sharding", positions="sharding positions")
-def companions(case: LayoutCase, seen: Any, contract: Contract) -> str | None:
+@layout(
+    "layout.companions", several_requests, positions="sharding positions", sources="18280 20531 32098 21170 31833 37836"
+)
+def companions(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Everything per token moves by the same map; per-sequence metadata is not sliced as tokens."""
-    owner = dict(enumerate(places(case.batch.lengths, case.batch.prefixes)))
+    owner = owners(case)
     for rank, (rows, positions) in enumerate(zip(seen.rows, seen.positions, strict=True)):
         if len(rows) != len(positions):
-            return f"rank {rank} has {len(rows)} rows of hidden states and {len(positions)} of positions"
+            yield f"rank {rank} has {len(rows)} rows of hidden states and {len(positions)} of positions"
         for row, token in enumerate(rows):
             if token in owner and positions[row] != owner[token][1]:
-                return f"rank {rank} row {row}: position {positions[row]} beside token {token} of {owner[token][1]}"
-    return None
+                yield f"rank {rank} row {row}: position {positions[row]} beside token {token} of {owner[token][1]}"
 
 
-@layout_check(rows="sharding", segments="kv segments")
-def causal(case: LayoutCase, seen: Any, contract: Contract) -> str | None:
+@layout("layout.causal", a_prefix, segments="kv segments", sources="29161")
+def causal(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Each row sees exactly its causal keys, with and without prefix; padding changes none."""
-    owner = places(case.batch.lengths, case.batch.prefixes)
+    owner = owners(case)
     for rank, (rows, segments) in enumerate(zip(seen.rows, seen.segments, strict=True)):
-        if wrong := causal_on_rank(rows, segments, owner):
-            return f"rank {rank} {wrong}"
-    return None
+        sees = [(range(keys - length + 1 + i), i) for length, keys in segments for i in range(length)]
+        if len(sees) > len(rows):
+            yield f"rank {rank} attends with {len(sees)} rows, its shard has {len(rows)}"
+        for row, (token, (keys, i)) in enumerate(zip(rows, sees, strict=False)):
+            if wrong := wrong_keys(keys, token, first=rows[row - i], owner=owner):
+                yield f"rank {rank} row {row} {wrong}"
+        for row, token in enumerate(rows[len(sees) :], start=len(sees)):
+            if token is not None:
+                yield f"rank {rank} row {row} holds token {token} but attends to nothing"
 
 
-def causal_on_rank(rows: Rows, segments: tuple[tuple[int, int], ...], owner: Places) -> str | None:
-    start = 0
-    for length, keys in segments:
-        inside = rows[start : start + length]
-        if len(inside) < length:
-            return f"attends with {start + length} rows, its shard has {len(rows)}"
-        for i, token in enumerate(inside):
-            visible = range(keys - (length - 1 - i))
-            if wrong := wrong_keys(token, visible, owner, inside[0]):
-                return f"row {start + i} {wrong}"
-        start += length
-    left = live(rows[start:])
-    return f"row {rows.index(left[0])} holds token {left[0]} but attends to nothing" if left else None
-
-
-def wrong_keys(token: int | None, visible: range, owner: Places, first: Any) -> str | None:
+def wrong_keys(keys: range, token: Any, *, first: Any, owner: Owners) -> str | None:
     """Keys belong to one sequence: that of `first`, the token in the block's first row, which was judged before."""
     if token is None:
-        return f"is padding but sees {len(visible)} keys"
-    if not 0 <= token < len(owner):
+        return f"is padding but sees {len(keys)} keys"
+    if token not in owner:
         return "holds no token of the batch"
     request, position = owner[token]
-    if owner[first][0] != request:
+    if request != owner[first][0]:
         return f"is of request {request} but sees keys of request {owner[first][0]}"
-    if visible != causal_keys(position):
-        return f"(request {request}, position {position}) sees {len(visible)} keys, not {position + 1}"
+    if keys != causal_keys(position):
+        return f"(request {request}, position {position}) sees {len(keys)} keys, not {position + 1}"
     return None
 
 
-@layout_check(active="CP active", rows="sharding")
-def nonempty(case: LayoutCase, seen: Any, contract: Contract) -> str | None:
+@layout("layout.nonempty", at_most_two_rows, active="CP active", sources="19656")
+def nonempty(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """CP active implies every rank owns at least one row."""
-    empty = [rank for rank, rows in enumerate(seen.rows) if not live(rows)]
-    return f"CP is active, rank {empty[0]} owns no row" if empty and True in seen.active else None
+    for rank, rows in enumerate(seen.rows):
+        if True in seen.active and not live(rows):
+            yield f"CP is active, rank {rank} owns no row"
 
 
-@layout_check(rows="sharding")
-def balance(case: LayoutCase, seen: Any, contract: Contract) -> str | None:
+@layout("layout.balance", a_length_of_even_blocks, sources="pytorch#189902")
+def balance(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Zigzag: between ranks the rows of one request differ by at most 1, its causal work (sum over owned rows of
-    visible keys) by at most (3n-2) floor(L/2n) + 2n + P, and by 0 when 2n divides L.
-
-    An engine that declares other than balanced blocks promises no balance.
-    """
+    visible keys) by at most (3n-2) floor(L/2n) + 2n + P, and by 0 when 2n divides L."""
     if case.strategy != "zigzag" or contract.blocks != "balanced":
-        return None
-    owner = dict(enumerate(places(case.batch.lengths, case.batch.prefixes)))
-    rows, work = ({request: [0] * case.cp_size for request, _ in owner.values()} for _ in range(2))
+        return  # other blocks promise no balance
+    owner, n = owners(case), case.cp_size
+    rows: dict[int, list[int]] = defaultdict(lambda: [0] * n)
+    work: dict[int, list[int]] = defaultdict(lambda: [0] * n)
     for rank, local in enumerate(seen.rows):
         for request, position in (owner[token] for token in local if token in owner):
             rows[request][rank] += 1
             work[request][rank] += len(causal_keys(position))
-    for request in rows:
-        bound = work_bound(case.batch.lengths[request], case.batch.prefixes[request], case.cp_size)
+    for request, (length, prefix) in enumerate(zip(case.batch.lengths, case.batch.prefixes, strict=True)):
+        bound = (3 * n - 2) * (length // (2 * n)) + 2 * n + prefix if length % (2 * n) else 0
         for what, per_rank, most in (("rows", rows[request], 1), ("work", work[request], bound)):
             if max(per_rank) - min(per_rank) > most:
-                return f"request {request}: {what} per rank {per_rank} differ by more than {most}"
-    return None
+                yield f"request {request}: {what} per rank {per_rank} differ by more than {most}"
 
 
-def work_bound(length: int, prefix: int, cp_size: int) -> int:
-    """The bound that the specification states, in keys."""
-    blocks, rest = divmod(length, 2 * cp_size)
-    return (3 * cp_size - 2) * blocks + 2 * cp_size + prefix if rest else 0
+@layout("capacity.required", remainders_pile_up, required="required rows", needs=("capacity",), sources="33906 26911")
+def required(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
+    """Required rows >= rows really produced by sharding on every rank, and equal to the padded maximum."""
+    most = max(len(live(rows)) for rows in seen.rows)
+    expected = padded(most, case.cp_size, case.strategy, contract)
+    for rank, (answer, rows) in enumerate(zip(seen.required, seen.rows, strict=True)):
+        if answer is None and case.strategy not in contract.graph_strategies:
+            continue  # the batch runs eager
+        if answer != expected:
+            yield f"rank {rank} requires {answer} rows, the largest rank owns {most}: {expected} padded"
+        if len(rows) > answer:
+            yield f"rank {rank} requires {answer} rows, its shard has {len(rows)}"
 
 
-@layout_check()
-def sharder_refuses(case: BadLayoutCase, seen: BadLayoutSeen, contract: Contract) -> str | None:
+@bad_layout("layout.bad-input", a_length_below_cp, sources="SkyRL#1407 verl#5981")
+def sharder_refuses(case: BadLayoutCase, seen: BadLayoutSeen, contract: Contract) -> Sentences:
     """A length that cannot be sharded is refused loudly by what shards it (admission answers eager), a negative one
-    everywhere; never dropped, duplicated or wrapped.
-
-    Rows that still own every token once are no harm; the gate above must not say that CP is active.
-    """
+    everywhere; never dropped, duplicated or wrapped."""
     if not isinstance(seen.rows, Raised):
-        if negative(case, seen):
-            return "a negative length was sharded without an error"
-        if wrong := misowned(seen.rows, sum(case.lengths)):
-            return f"sharded without an error, but {wrong}"
+        if a_negative_length(case, seen):
+            yield "a negative length was sharded without an error"
+        for wrong in misowned(seen.rows, sum(case.lengths)):  # rows that own every token once are no harm
+            yield f"sharded without an error, but {wrong}"
     if True in seen.active and not shards(case.lengths, case.cp_size, case.strategy, contract):
-        return f"rank {seen.active.index(True)} says CP is active for a batch that cannot be sharded"
-    return None
+        yield f"rank {seen.active.index(True)} says CP is active for a batch that cannot be sharded"
 
 
-def leaf_refuses(case: BadLayoutCase, seen: BadLayoutSeen, contract: Contract) -> str | None:
-    answers = [required for required in seen.required if not isinstance(required, Raised)]
-    if not answers or not negative(case, seen):
-        return None
-    return about(f"leaf required_local_tokens answers {answers[0]} to a negative length", case.lengths, case.cp_size)
-
-
-def negative(case: BadLayoutCase, seen: BadLayoutSeen) -> bool:
-    return min(case.lengths, default=0) < 0
-
-
-def too_short(case: BadLayoutCase, seen: BadLayoutSeen) -> bool:
-    return 0 < min(case.lengths, default=0) < case.cp_size
-
-
-def several(case: LayoutCase, seen: LayoutSeen) -> bool:
-    return len(case.batch.lengths) > 1
-
-
-def prefix(case: LayoutCase, seen: LayoutSeen) -> bool:
-    return any(case.batch.prefixes)
-
-
-def spare(case: LayoutCase, seen: LayoutSeen) -> bool:
-    return case.spare_rows > 0
-
-
-def shortest(case: LayoutCase, seen: LayoutSeen) -> bool:
-    return min(live_rows(case.batch.lengths, case.cp_size, case.strategy)) <= 2
-
-
-def even(case: LayoutCase, seen: LayoutSeen) -> bool:
-    return case.strategy == "zigzag" and any(length % (2 * case.cp_size) == 0 for length in case.batch.lengths)
-
-
-INVARIANTS = [
-    invariant("layout.bijection", part("layout", bijection, several_requests=several), sources="sglang#19656"),
-    invariant("layout.conserves", part("layout", conserves, several_requests=several), sources="sglang#31833"),
-    invariant("layout.roundtrip", part("layout", roundtrip, spare_rows=spare), sources="sglang#27343"),
-    invariant(
-        "layout.companions",
-        part("layout", companions, several_requests=several),
-        sources="sglang#18280 sglang#20531 sglang#32098 sglang#21170 sglang#31833 sglang#37836",
-    ),
-    invariant(
-        "layout.causal", part("layout", causal, several_requests=several, a_prefix=prefix), sources="sglang#29161"
-    ),
-    invariant("layout.nonempty", part("layout", nonempty, at_most_two_rows=shortest), sources="sglang#19656"),
-    invariant("layout.balance", part("layout", balance, a_length_of_even_blocks=even), sources="pytorch#189902"),
-    invariant(
-        "layout.bad-input",
-        part("bad-layout", sharder_refuses, a_length_below_cp=too_short),
-        part("bad-layout", leaf_refuses, "capacity", a_negative_length=negative),
-        sources="SkyRL#1407 verl#5981",
-    ),
-]
+@bad_layout("layout.bad-input", a_negative_length, needs=("capacity",))
+def leaf_refuses(case: BadLayoutCase, seen: BadLayoutSeen, contract: Contract) -> Sentences:
+    for answer in seen.required:
+        if a_negative_length(case, seen) and not isinstance(answer, Raised):
+            yield f"leaf required_local_tokens answers {answer} to a negative length"

@@ -1,30 +1,29 @@
-"""What an invariant is. Data and a pure function: no engine is called here and no case is made here."""
+"""What an invariant is, and how a checker becomes one. No engine is called here and no case is made here."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-MUST = "MUST"
-SHOULD = "SHOULD"
-
-Check = Callable[[Any, Any, Any], str | None]
-Witness = Callable[[Any, Any], bool]
+MUST, SHOULD = "MUST", "SHOULD"
+Sentences = Iterable[str]  # one per violation, with its numbers
+Judge = Callable[..., Sentences]  # of (case, seen, contract), or of the part of them that one judgement needs
+Witness = Callable[..., bool]  # of (case, seen): did this interesting case come up
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """One way to put an invariant to an engine.
 
-    family: which cases are asked, a key of `cpbcg_ref.asking.FAMILIES`. check(case, seen, contract) gives one sentence
-    that carries the numbers of the violation, or None. needs: capabilities beyond the family's. witnesses: named
-    interesting cases that must have been generated, as witness(case, seen) -> bool; a part whose witnesses never came
-    up is `unwitnessed`.
+    family: which cases are asked, a key of `cpbcg_ref.asking.FAMILIES`. check(case, seen, contract): the first
+    violation in one sentence, or None. needs: capabilities beyond the family's. witnesses: interesting cases, each of
+    which must have been generated; else the part is `unwitnessed`.
     """
 
     family: str
-    check: Check
-    needs: tuple[str, ...] = ()
-    witnesses: Mapping[str, Witness] = field(default_factory=dict)
+    check: Callable[[Any, Any, Any], str | None]
+    needs: tuple[str, ...]
+    witnesses: Mapping[str, Witness]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +33,43 @@ class Invariant:
     id: str
     level: str
     statement: str
-    parts: tuple[Part, ...]
-    sources: tuple[str, ...] = ()
+    sources: tuple[str, ...]
+    parts: tuple[Part, ...] = ()
 
-    def __post_init__(self) -> None:
-        assert self.level in (MUST, SHOULD), self.level
-        assert self.parts, self.id
-        assert self.statement, self.id
+
+REGISTERED: dict[str, Invariant] = {}
+
+
+def invariant(
+    id: str,
+    *witnesses: Witness,
+    family: str,
+    each: Callable[[Any], Judge] | None = None,
+    some: Callable[[Any], Witness] | None = None,
+    needs: tuple[str, ...] = (),
+    level: str = MUST,
+    sources: str = "",
+    **named: Witness,
+) -> Callable[[Function], Function]:
+    """Register a checker, which states its invariant in its docstring's first paragraph; or a further part of an id.
+
+    A witness is called what its function or its keyword is. `each` and `some` make a judge and a witness of whole cases
+    out of functions of less, such as one pass. A bare number among the sources is an issue or pull request of SGLang.
+    """
+
+    def register(function: Function) -> Function:
+        judge = each(function) if each else function
+        met = {witness.__name__: witness for witness in witnesses} | named
+        part = Part(
+            family=family,
+            check=lambda case, seen, contract: next(iter(judge(case, seen, contract)), None),
+            needs=needs,
+            witnesses={name.replace("_", " "): some(witness) if some else witness for name, witness in met.items()},
+        )
+        statement = " ".join((function.__doc__ or "").split("\n\n")[0].split()).removesuffix(".")
+        bugs = tuple(f"sglang#{bug}" if bug.isdigit() else bug for bug in sources.split())
+        one = REGISTERED.get(id) or Invariant(id=id, level=level, statement=statement, sources=bugs)
+        REGISTERED[id] = replace(one, parts=(*one.parts, part))
+        return function
+
+    return register

@@ -1,15 +1,16 @@
 """The picture beside a violation: what every rank had and did, as plain text tables."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cpbcg_ref import cases
-from cpbcg_ref.answers import Captured, Loaded, Raised, Verdict
+from cpbcg_ref.answers import Loaded, Raised, Verdict
 from cpbcg_ref.engines.contract import Contract
-from cpbcg_ref.invariants.judging import Turn, padded, turns
-from cpbcg_ref.invariants.layout import live
-from cpbcg_ref.oracles.buckets import fitting, refusal
-from cpbcg_ref.oracles.tokens import live_rows
+from cpbcg_ref.invariants.judging import Turn, turns
+from cpbcg_ref.oracles.buckets import fitting, refusals
+
+WIDEST = 44  # columns of a cell
+PASS = ("pass", "rank", "prefillable", "usage", "running", "size", "waiting", "clock ms")
 
 
 def picture(case: Any, seen: Any, contract: Contract) -> str:
@@ -17,13 +18,13 @@ def picture(case: Any, seen: Any, contract: Contract) -> str:
     return "\n".join(PICTURES[type(case)](case, seen, contract))
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+def table(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     """Columns as wide as their longest cell; below them each error once, in full."""
-    rows = list(rows)
-    lines = [list(head), *([shown(cell) for cell in row] for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    errors = dict.fromkeys(str(cell) for row in rows for cell in row if isinstance(cell, Raised))
-    spaced = (zip(line, widths, strict=True) for line in lines)
+    head = list(dict.fromkeys(name for line in lines for name in line))
+    cells = [head, *([shown(line.get(name, "")) for name in head] for line in lines)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    errors = dict.fromkeys(str(value) for line in lines for value in line.values() if isinstance(value, Raised))
+    spaced = (zip(line, widths, strict=True) for line in cells)
     return [*("  ".join(cell.ljust(width) for cell, width in line).rstrip() for line in spaced), *errors]
 
 
@@ -32,150 +33,94 @@ def shown(value: Any) -> str:
         return value.kind
     if isinstance(value, Loaded):
         return f"bucket {value.bucket}, {shown(value.live_rows)} of {shown(value.captured_rows)} rows"
-    return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    text = "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= WIDEST else text[: WIDEST - 3] + "..."
 
 
-def of_rank(answers: Any, rank: int) -> Any:
-    """One rank's answer; a `Raised` stands for all ranks."""
-    return answers if answers is None or isinstance(answers, Raised) else answers[rank] if answers else None
+def columns(line: str, *names: str) -> Callable[[Any, Any, Contract], list[str]]:
+    """A table of these fields of answers and case: one line per rank or pass."""
+
+    def of_case(case: Any, seen: Any, contract: Contract) -> list[str]:
+        fields = {name: getattr(seen, name, None) or getattr(case, name, None) for name in names}
+        first, number = int(line == "pass"), max(len(field) for field in fields.values() if isinstance(field, tuple))
+        each = {name: field if isinstance(field, tuple) else (field,) * number for name, field in fields.items()}
+        return table([{line: i + first} | {name: field[i] for name, field in each.items()} for i in range(number)])
+
+    return of_case
 
 
-def bucket_verdicts(
-    *,
-    num_tokens: int,
-    required_local_tokens: int,
-    capture_num_tokens: Iterable[int],
-    bucket_local_tokens: Mapping[int, int],
-    max_padding_factor: int = 2,
-    min_replay_bucket: int = 0,
-) -> list[tuple[int, int | None, str]]:
-    """(bucket, captured rows, verdict) of every bucket: chosen, or why not.
-
-    >>> bucket_verdicts(num_tokens=27, required_local_tokens=16, capture_num_tokens=[32], bucket_local_tokens={32: 8})
-    [(32, 8, 'too few rows: 8 captured, 16 needed')]
-    """
-    case = cases.SelectCase(
-        num_tokens=num_tokens,
-        required_local_tokens=required_local_tokens,
-        capture_num_tokens=tuple(capture_num_tokens),
-        bucket_local_tokens=tuple(bucket_local_tokens.items()),
-        max_padding_factor=max_padding_factor,
-        min_replay_bucket=min_replay_bucket,
-    )
-    return verdicts(case)
+def of_capture(case: cases.CaptureCase, seen: Any, contract: Contract) -> list[str]:
+    lines: list[dict[str, Any]] = []
+    for rank, one in enumerate(seen.ranks):
+        rows = {} if isinstance(one, Raised) else dict(one.bucket_local_tokens)
+        for bucket, lengths in [(None, one)] if isinstance(one, Raised) else one.requests:
+            lines.append({"rank": rank, "bucket": bucket, "captured rows": rows.get(bucket), "requests": lengths})
+    return table(lines)
 
 
-def verdicts(case: cases.SelectCase) -> list[tuple[int, int | None, str]]:
+def buckets(case: cases.SelectCase) -> list[str]:
     rows, able = dict(case.bucket_local_tokens), fitting(case)
     fits = {bucket: "chosen" if bucket == able[0] else f"fits, {able[0]} is smaller" for bucket in able}
-    ladder = case.capture_num_tokens
-    return [(bucket, rows.get(bucket), fits.get(bucket) or refusal(case, bucket)) for bucket in ladder]
-
-
-BUCKETS = ("bucket", "captured rows", "by the specification")
-
-
-def of_layout(case: cases.LayoutCase, seen: Any, contract: Contract) -> list[str]:
-    owned = live_rows(case.batch.lengths, case.cp_size, case.strategy, contract.blocks)
-    need = padded(max(owned), case.cp_size, case.strategy, contract)
-    rows = []
-    for rank, count in enumerate(owned):
-        shard, answer = of_rank(seen.rows, rank), of_rank(seen.required, rank)
-        made = shard if shard is None or isinstance(shard, Raised) else f"{len(live(shard))} of {len(shard)}"
-        rows.append((rank, count, need, answer, made, of_rank(seen.segments, rank)))
-    return table(("rank", "live", "padded", "required", "tokens in shard", "(rows, keys)"), rows)
-
-
-def of_bad_layout(case: cases.BadLayoutCase, seen: Any, contract: Contract) -> list[str]:
-    ranks = range(case.cp_size)
-    rows = [(r, of_rank(seen.active, r), of_rank(seen.required, r), of_rank(seen.rows, r)) for r in ranks]
-    return table(("rank", "CP active", "required", "shard"), rows)
+    told = [(b, rows.get(b), fits.get(b) or refusals(case, b)[0]) for b in case.capture_num_tokens]
+    return table([{"bucket": b, "captured rows": count, "by the specification": why} for b, count, why in told])
 
 
 def of_select(case: cases.SelectCase, seen: Any, contract: Contract) -> list[str]:
     asked = f"{case.num_tokens} tokens, {case.required_local_tokens} rows per rank: answered {shown(seen.answer)}"
-    return [asked, *table(BUCKETS, verdicts(case))]
+    return [asked, *buckets(case)]
 
 
 def of_pair(case: cases.SelectPairCase, seen: Any, contract: Contract) -> list[str]:
     return [*of_select(case.base, seen.base, contract), "", *of_select(case.more, seen.more, contract)]
 
 
-def of_capture(case: cases.CaptureCase, seen: Any, contract: Contract) -> list[str]:
-    rows: list[tuple[Any, ...]] = []
-    for rank, captured in enumerate(seen.ranks):
-        known = dict(captured.bucket_local_tokens) if isinstance(captured, Captured) else {}
-        requests: Any = captured.requests if isinstance(captured, Captured) else [(None, captured)]
-        rows += [(rank, bucket, known.get(bucket), lengths) for bucket, lengths in requests]
-    return table(("rank", "bucket", "captured rows", "requests"), rows)
-
-
 def of_replay(case: cases.ReplayCase, seen: Any, contract: Contract) -> list[str]:
     """Per batch, one line per rank and the buckets as rank 0 captured them."""
     lines: list[str] = []
-    every = list(turns(case, seen, contract))
-    for batch, got in zip(case.batches, seen.batches, strict=True):
-        mine = [turn for turn in every if turn.seen is got]
+    for ranks in turns(case, seen, contract):
+        batch = ranks[0].batch
         lines += ["", f"lengths {','.join(map(str, batch.lengths)) or 'none'}: {batch.num_tokens} tokens"]
-        head = ("rank", "live", "padded", "captured", "active", "admitted", "selected", "replayed")
-        lines += table(head, [replay_row(turn) for turn in mine])
-        if mine and not mine[0].why_eager:
-            lines += table(BUCKETS, verdicts(mine[0].question()))
+        lines += table([turn_line(turn) for turn in ranks])
+        lines += [] if ranks[0].why_eager else buckets(ranks[0].question())
     return lines[1:]
 
 
-def replay_row(turn: Turn) -> tuple[Any, ...]:
-    rank, got = turn.rank, turn.seen
-    rows = (None, None) if turn.why_eager else (turn.live[rank], turn.required)
-    return (rank, *rows, turn.rows, got.active[rank], turn.admitted, got.bucket[rank], turn.loaded)
+def turn_line(turn: Turn) -> dict[str, Any]:
+    live, need = (None, None) if turn.why_eager else (turn.live[turn.rank], turn.required)
+    had = {"rank": turn.rank, "live": live, "padded": need, "captured": turn.rows, "active": turn.active}
+    return had | {"admitted": turn.admitted, "selected": turn.selected, "replayed": turn.loaded}
 
 
-PASS = ("pass", "rank", "prefillable", "usage", "running", "size", "waiting", "clock ms", "verdict", "reason", "wait")
-
-
-def pass_rows(number: Any, reports: cases.Pass, answers: Sequence[Any]) -> list[tuple[Any, ...]]:
-    rows = []
-    for rank, (r, verdict) in enumerate(zip(reports, answers, strict=True)):
-        known = (r.prefillable, r.token_usage, r.running_batch, r.max_prefill_bs, r.waiting_queue_len, r.now_ms)
-        said: tuple[Any, ...] = (verdict, "", "")
+def pass_lines(number: Any, reports: cases.Pass, answers: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    for rank, (report, verdict) in enumerate(zip(reports, answers, strict=True)):
+        said = {"verdict": verdict}
         if isinstance(verdict, Verdict):
-            said = ("allow" if verdict.allow else "delay", verdict.reason, verdict.wait_passes)
-        rows.append((number, rank, *known, *said))
-    return rows
+            decision = "allow" if verdict.allow else "delay"
+            said = {"verdict": decision, "reason": verdict.reason, "wait": verdict.wait_passes}
+        yield dict(zip(PASS, (number, rank, *vars(report).values()), strict=True)) | said
 
 
 def of_passes(case: cases.PassesCase, seen: Any, contract: Contract) -> list[str]:
     both = enumerate(zip(case.passes, seen.passes, strict=True), start=1)
-    return table(PASS, [row for number, (reports, said) in both for row in pass_rows(number, reports, said)])
+    return table([line for number, one in both for line in pass_lines(number, *one)])
 
 
 def of_last_pass(case: cases.LastPassCase, seen: Any, contract: Contract) -> list[str]:
     history = zip(case.history, seen.history, strict=False)  # an adapter may keep no history
-    rows = [row for number, one in enumerate(history, start=1) for row in pass_rows(number, *one)]
-    rows += pass_rows("last", case.last, seen.last) + pass_rows("other last", case.other_last, seen.other_last)
-    return table(PASS, rows)
-
-
-def of_attempts(case: cases.AttemptsCase, seen: Any, contract: Contract) -> list[str]:
-    both = enumerate(zip(case.attempts, seen.max_prefill_bs, strict=True), start=1)
-    rows = [(number, one.admitted, one.queue, one.free_slots, size) for number, (one, size) in both]
-    return table(("pass", "admitted", "queue", "free slots", "max_prefill_bs"), rows)
-
-
-def of_votes(case: cases.VotesCase, seen: Any, contract: Contract) -> list[str]:
-    ranks = enumerate(zip(case.mid_chunk, case.waiting, seen.prefillable, strict=True))
-    return table(("rank", "chunk in progress", "new requests", "votes prefillable"), [(n, *one) for n, one in ranks])
+    lines = [line for number, one in enumerate(history, start=1) for line in pass_lines(number, *one)]
+    lines += [*pass_lines("last", case.last, seen.last), *pass_lines("other last", case.other_last, seen.other_last)]
+    return table(lines)
 
 
 PICTURES: dict[type, Callable[[Any, Any, Contract], list[str]]] = {
-    cases.LayoutCase: of_layout,
-    cases.BadLayoutCase: of_bad_layout,
+    cases.LayoutCase: columns("rank", "logical", "required", "rows", "segments"),
+    cases.BadLayoutCase: columns("rank", "active", "required", "rows"),
     cases.SelectCase: of_select,
     cases.SelectPairCase: of_pair,
     cases.CaptureCase: of_capture,
     cases.ReplayCase: of_replay,
     cases.PassesCase: of_passes,
     cases.LastPassCase: of_last_pass,
-    cases.AttemptsCase: of_attempts,
-    cases.VotesCase: of_votes,
+    cases.AttemptsCase: columns("pass", "attempts", "max_prefill_bs"),
+    cases.VotesCase: columns("rank", "mid_chunk", "waiting", "prefillable"),
 }

@@ -1,63 +1,111 @@
-"""replay.*: what admission accepts runs, and what cannot run is not accepted."""
+"""capacity.no-overflow, agree.*, replay.*: what admission accepts has the rows, runs, and runs alike on all ranks."""
+
+from collections.abc import Callable
+from functools import partial
 
 from cpbcg_ref.answers import Loaded, Raised, ReplaySeen
 from cpbcg_ref.cases import ReplayCase
-from cpbcg_ref.invariants.judging import Turn, every_turn, invariant, number, part, some_turn, turns, what
+from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.invariants.judging import Turn, about, number, replay, turns, what
+from cpbcg_ref.invariants.model import Judge, Sentences
+from cpbcg_ref.oracles.buckets import fitting
 
 
-@every_turn
-def admitted_implies_runs(turn: Turn) -> str | None:
+def the_bucket_that_tokens_alone_pick_would_overflow(turn: Turn) -> bool:
+    if turn.why_eager or not (picked := fitting(turn.question(tokens_alone=True))):
+        return False
+    return max(turn.live) > dict(turn.captured.bucket_local_tokens).get(picked[0], turn.batch.num_tokens)
+
+
+def a_batch_is_replayed(turn: Turn) -> bool:
+    return turn.admitted is True
+
+
+def unknown_lengths(turn: Turn) -> bool:
+    return not turn.batch.lengths_known
+
+
+def an_inactive_batch(turn: Turn) -> bool:
+    return turn.batch.num_tokens > 0 and not turn.sharded
+
+
+@replay("capacity.no-overflow", the_bucket_that_tokens_alone_pick_would_overflow, sources="33906")
+def no_overflow(turn: Turn) -> Sentences:
+    """Live rows on every rank <= rows captured for the bucket that admission implies."""
+    if turn.why_eager:
+        return
+    owned, fed = turn.live[turn.rank], turn.loaded.live_rows if isinstance(turn.loaded, Loaded) else None
+    if turn.rows is not None and owned > turn.rows:  # whatever replay does: it may crash instead of losing rows
+        yield f"rank {turn.rank} needs {turn.required} rows, bucket {turn.replays} captured {turn.rows}"
+    if fed is not None and fed < owned:
+        yield f"rank {turn.rank} has {owned} live rows, {fed} were fed to the graph"
+
+
+def alike(say: Callable[[Turn], str]) -> Judge:
+    """Every rank must say the same about a batch, word for word. Refusing alike is agreement too."""
+
+    def check(case: ReplayCase, seen: ReplaySeen, contract: Contract) -> Sentences:
+        for ranks in turns(case, seen, contract):
+            first, *others = map(say, ranks)
+            for rank, other in enumerate(others, start=1):
+                if other != first:
+                    yield about(f"rank 0 {first}, rank {rank} {other}", ranks[0].batch.lengths, case.server.cp_size)
+
+    return check
+
+
+agree = partial(replay, each=alike)
+
+
+@agree("agree.bucket", a_batch_is_replayed, sources="37561 37933 vllm#25906")
+def bucket(turn: Turn) -> str:
+    """All ranks choose the same bucket, from shared values only."""
+    loaded = turn.loaded.bucket if isinstance(turn.loaded, Loaded) else turn.selected
+    return f"selects {number(turn.selected)}" + (f", replays bucket {loaded}" if loaded != turn.selected else "")
+
+
+@agree("agree.mode", a_batch_is_replayed, sources="35640 37888 31835 Megatron-LM#3033")
+def mode(turn: Turn) -> str:
+    """All ranks choose the same of graph and eager, from shared values only."""
+    if isinstance(turn.admitted, Raised):
+        return f"raises {turn.admitted.kind}"
+    return "replays" if turn.admitted else "runs eager"
+
+
+@agree("agree.collectives", a_batch_is_replayed, sources="24560 33865 37561 20134 30760")
+def collectives(turn: Turn) -> str:
+    """All ranks issue the same sequence of collectives."""
+    # Told by what is gathered and by the rows that each rank must bring.
+    if isinstance(turn.loaded, Loaded):
+        return f"replays bucket {turn.loaded.bucket} of {turn.loaded.captured_rows} rows"
+    for answer in (turn.admitted, turn.loaded, turn.active):
+        if isinstance(answer, Raised):
+            return f"stops with {answer.kind}"
+    return "gathers its shards" if turn.active else "gathers nothing"
+
+
+@replay("replay.admitted-implies-runs", a_batch_is_replayed, sources="33906 38603")
+def admitted_implies_runs(turn: Turn) -> Sentences:
     """What admission accepts, replay runs, with the same bucket; what it refuses is never replayed."""
-    admitted, loaded, bucket = turn.admitted, turn.loaded, turn.seen.bucket[turn.rank]
-    if isinstance(admitted, Raised):  # where eager was due, that is for replay.safe-fallback
-        due = turn.server.cp_size == 1 or not turn.why_eager
-        return f"rank {turn.rank} raised at admission: {what(admitted)}" if due else None
-    if not admitted:
-        return None
-    admits = f"rank {turn.rank} admits {number(bucket)}"
-    if isinstance(loaded, Raised):
-        return f"{admits}, replay raised {what(loaded)}"
-    ran = loaded.bucket if isinstance(loaded, Loaded) else None
-    return f"{admits}, replays {number(ran)}" if ran is None or ran != bucket else None
+    admits = f"rank {turn.rank} admits {number(turn.selected)}"
+    if isinstance(turn.admitted, Raised):
+        if turn.server.cp_size == 1 or not turn.why_eager:  # where eager was due, that is for replay.safe-fallback
+            yield f"rank {turn.rank} raised at admission: {what(turn.admitted)}"
+    elif isinstance(turn.loaded, Raised):
+        yield f"{admits}, replay raised {what(turn.loaded)}"
+    elif turn.admitted and (turn.loaded is None or turn.loaded.bucket != turn.selected):
+        yield f"{admits}, replays {number(turn.loaded.bucket if turn.loaded else None)}"
 
 
-@every_turn
-def safe_fallback(turn: Turn) -> str | None:
+@replay("replay.safe-fallback", unknown_lengths, an_inactive_batch, sources="20441 32606 38603")
+def safe_fallback(turn: Turn) -> Sentences:
     """Unknown capacity, missing lengths, inactive CP, a strategy the engine declares no graphs for: eager, no
-    exception.
-
-    Judged with CP on: without it there are no rows to know and nothing to be active.
-    """
+    exception."""
     unknown = f"rows of bucket {turn.replays} unknown" if isinstance(turn.replays, int) and turn.rows is None else ""
     why = turn.why_eager or unknown
     if turn.server.cp_size == 1 or not why or turn.admitted is False:
-        return None
+        return  # without CP there are no rows to know and nothing to be active
     if isinstance(turn.admitted, Raised):
-        return f"{why}: rank {turn.rank} raised {what(turn.admitted)}"
-    return f"{why}, rank {turn.rank} admits {number(turn.replays)}"
-
-
-def same_bucket(case: ReplayCase, seen: ReplaySeen) -> bool:
-    """Two batches of different lengths in one bucket of a server with CP."""
-    replays = {(turn.replays, turn.batch.lengths) for turn in turns(case, seen) if isinstance(turn.replays, int)}
-    return case.server.cp_size > 1 and len(replays) > len({bucket for bucket, _ in replays})
-
-
-INVARIANTS = [
-    invariant(
-        "replay.admitted-implies-runs",
-        part("replay", admitted_implies_runs, two_batches_in_the_same_bucket=same_bucket),
-        sources="sglang#33906 sglang#38603",
-    ),
-    invariant(
-        "replay.safe-fallback",
-        part(
-            "replay",
-            safe_fallback,
-            unknown_lengths=some_turn(lambda turn: not turn.batch.lengths_known),
-            an_empty_batch=some_turn(lambda turn: not turn.batch.lengths),
-            an_inactive_batch=some_turn(lambda turn: turn.batch.num_tokens > 0 and not turn.sharded),
-        ),
-        sources="sglang#20441 sglang#32606 sglang#38603",
-    ),
-]
+        yield f"{why}: rank {turn.rank} raised {what(turn.admitted)}"
+    else:
+        yield f"{why}, rank {turn.rank} admits {number(turn.replays)}"

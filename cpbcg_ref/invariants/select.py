@@ -1,106 +1,139 @@
 """select.*: the smallest captured bucket that holds the tokens and the rows within the padding bound, or eager."""
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial
 
-from cpbcg_ref.answers import Raised, SelectPairSeen, SelectSeen
-from cpbcg_ref.cases import SelectCase, SelectPairCase
+from cpbcg_ref.answers import Raised, ReplaySeen, SelectPairSeen, SelectSeen
+from cpbcg_ref.cases import ReplayCase, SelectCase, SelectPairCase
 from cpbcg_ref.engines.contract import Contract
-from cpbcg_ref.invariants.judging import (
-    PLAIN,
-    Turn,
-    allowed,
-    clip,
-    every_turn,
-    invariant,
-    number,
-    part,
-    raised,
-    some_turn,
-)
-from cpbcg_ref.invariants.model import SHOULD, Check, Witness
-from cpbcg_ref.oracles.buckets import fitting, refusal
+from cpbcg_ref.invariants.judging import PLAIN, Turn, allowed, every_turn, fitted, number, raised, some_turn, turns
+from cpbcg_ref.invariants.model import SHOULD, Judge, Sentences, Witness, invariant
+from cpbcg_ref.oracles.buckets import fitting, refusals
+
+Chosen = int | None  # a bucket, None for eager
+Choice = Callable[[SelectCase, Chosen], Sentences]  # judges a choice by what was asked
 
 
-def select_check(judge: Callable[[SelectCase, int | None], str | None]) -> Check:
-    """A check of one answer of the selector; a refusal to answer is a violation."""
-
-    @wraps(judge)
-    def check(case: SelectCase, seen: SelectSeen, contract: Contract) -> str | None:
-        if isinstance(seen.answer, Raised):
-            return raised("selector", seen.answer)
-        wrong = judge(allowed(case, contract), seen.answer)
-        need = f"{case.num_tokens} tokens, {case.required_local_tokens} rows"
-        return clip(f"{number(seen.answer)} for {need}: {wrong}") if wrong else None
-
-    return check
+def judged(judge: Choice, case: SelectCase, chosen: Chosen, who: str = "") -> Sentences:
+    asked = f"{case.num_tokens} tokens, {case.required_local_tokens} rows"
+    return (fitted(f"{who}{number(chosen)} for {asked}: {wrong}") for wrong in judge(case, chosen))
 
 
-@select_check
-def fits_tokens(case: SelectCase, chosen: int | None) -> str | None:
+def of_answer(judge: Choice) -> Judge:
+    """Judges one answer of the selector; a refusal to answer is a violation."""
+    return lambda case, seen, contract: (
+        raised("selector", seen.answer) or judged(judge, allowed(case, contract), seen.answer)
+    )
+
+
+def of_turn(judge: Choice) -> Judge:
+    """Judges in the same way what admission chose for a batch that CP graphs can run."""
+
+    def check(turn: Turn) -> Sentences:
+        chosen = turn.replays
+        if turn.why_eager or isinstance(chosen, Raised) or (chosen is None and turn.admitted):
+            return ()
+        return judged(judge, turn.question(), chosen, who=f"rank {turn.rank}: ")
+
+    return every_turn(check)
+
+
+select = partial(invariant, family="select", each=of_answer)
+on_server = partial(invariant, family="replay", each=of_turn, some=some_turn)
+
+
+def refused(reason: str) -> Witness:
+    """A bucket that is refused for this reason first."""
+    return lambda case, seen: any(
+        why.startswith(reason) for bucket in case.capture_num_tokens for why in refusals(case, bucket)[:1]
+    )
+
+
+def fit(at_least: int) -> Witness:
+    return lambda case, seen: len(fitting(case)) >= at_least
+
+
+def two_times_hit_exactly(case: SelectCase, seen: SelectSeen) -> bool:
+    return case.max_padding_factor * case.num_tokens in fitting(case)[:1]
+
+
+def a_bucket_fits_a_batch(turn: Turn) -> bool:
+    return not turn.why_eager and bool(fitting(turn.question()))
+
+
+def a_bucket_fits_without_cp(case: ReplayCase, seen: ReplaySeen) -> bool:
+    alone = [ranks[0] for ranks in turns(case, seen) if len(ranks) == 1]
+    return any(fitting(turn.question(tokens_alone=True)) for turn in alone)
+
+
+def broken(rule: str, case: SelectCase, chosen: Chosen) -> Sentences:
+    return (why for why in ([] if chosen is None else refusals(case, chosen)) if why.startswith(rule))
+
+
+@select("select.fits-tokens", a_bucket_has_too_few_tokens=refused("too few tokens"), sources="33906")
+def fits_tokens(case: SelectCase, chosen: Chosen) -> Sentences:
     """The chosen bucket holds the tokens."""
-    return "too few tokens" if chosen is not None and chosen < case.num_tokens else None
+    return broken("too few tokens", case, chosen)
 
 
-@select_check
-def fits_rows(case: SelectCase, chosen: int | None) -> str | None:
+@select("select.fits-rows", a_bucket_has_too_few_rows=refused("too few rows"), sources="33906")
+def fits_rows(case: SelectCase, chosen: Chosen) -> Sentences:
     """The chosen bucket holds the rows."""
-    rows = {bucket: rows for bucket, rows in case.bucket_local_tokens if bucket == chosen}
-    return f"it captured {rows[chosen]}" if chosen in rows and rows[chosen] < case.required_local_tokens else None
+    return broken("too few rows", case, chosen)
 
 
-@select_check
-def captured(case: SelectCase, chosen: int | None) -> str | None:
+@select("select.captured", a_bucket_has_unknown_rows=refused("not captured"), sources="tokenspeed#936")
+def captured(case: SelectCase, chosen: Chosen) -> Sentences:
     """The chosen bucket was captured."""
-    if chosen is None or (chosen in case.capture_num_tokens and chosen in dict(case.bucket_local_tokens)):
-        return None
-    return f"its rows are unknown, known are {','.join(str(bucket) for bucket, _ in case.bucket_local_tokens)}"
+    return broken("not captured", case, chosen)
 
 
-@select_check
-def padding_bound(case: SelectCase, chosen: int | None) -> str | None:
+@select("select.padding-bound", two_times_hit_exactly, over_two_times=refused("over"), sources="31487 40253")
+def padding_bound(case: SelectCase, chosen: Chosen) -> Sentences:
     """Chosen <= 2 x tokens (or <= the opt-in floor); exactly 2 x is allowed."""
-    most = max(case.max_padding_factor * case.num_tokens, case.min_replay_bucket)
-    return f"at most {most} allowed" if chosen is not None and chosen > most else None
+    return broken("over", case, chosen)
 
 
-@select_check
-def minimal(case: SelectCase, chosen: int | None) -> str | None:
+@on_server("select.minimal", a_bucket_fits_a_batch)
+@select("select.minimal", two_buckets_fit=fit(2), sources="33906")
+def minimal(case: SelectCase, chosen: Chosen) -> Sentences:
     """No smaller captured bucket satisfies fits-tokens, fits-rows and padding-bound."""
-    able = fitting(case)
-    return f"{able[0]} is enough" if chosen is not None and able and able[0] < chosen else None
+    for bucket in fitting(case):
+        if chosen is not None and bucket < chosen:
+            yield f"{bucket} is enough"
 
 
-@select_check
-def complete(case: SelectCase, chosen: int | None) -> str | None:
+@on_server("select.complete", a_bucket_fits_a_batch)
+@select("select.complete", a_bucket_fits=fit(1), sources="33906 40253")
+def complete(case: SelectCase, chosen: Chosen) -> Sentences:
     """The answer is None only when no captured bucket satisfies those three."""
-    able = fitting(case)
-    return f"bucket {able[0]} fits" if chosen is None and able else None
+    for bucket in fitting(case):
+        if chosen is None:
+            yield f"bucket {bucket} fits"
 
 
-def pure(case: SelectCase, seen: SelectSeen, contract: Contract) -> str | None:
+@invariant("select.pure", family="select", a_bucket_fits=fit(1), sources="vllm:CudagraphDispatcher")
+def pure(case: SelectCase, seen: SelectSeen, contract: Contract) -> Sentences:
     """Same answer when asked twice; arguments are not mutated."""
-    for answer in (seen.answer, seen.again):
-        if isinstance(answer, Raised):
-            return raised("selector", answer)
+    yield from raised("selector", seen.answer)
+    yield from raised("selector", seen.again)
     if seen.mutated:
-        return f"the selector changed its argument {seen.mutated} ({case.num_tokens} tokens)"
-    again = f"{number(seen.answer)}, asked again {number(seen.again)} ({case.num_tokens} tokens)"
-    return again if seen.answer != seen.again else None
+        yield f"the selector changed its argument {seen.mutated} ({case.num_tokens} tokens)"
+    if seen.answer != seen.again:
+        yield f"{number(seen.answer)}, asked again {number(seen.again)} ({case.num_tokens} tokens)"
 
 
-def monotone(case: SelectPairCase, seen: SelectPairSeen, contract: Contract) -> str | None:
-    """More capacity never makes the choice worse; an irrelevant bucket changes nothing."""
-    base, more = seen.base.answer, seen.more.answer
-    if isinstance(base, Raised):
-        return raised("selector", base)
-    if isinstance(more, Raised):
-        return raised("selector with more capacity", more)
-    what = f"{number(base)} becomes {number(more)} ({case.base.num_tokens} tokens)"
-    if not matters(case, contract):
-        return f"buckets that cannot matter: {what}" if base != more else None
-    worse = base is not None and (more is None or more > base)
-    return f"more capacity: {what}" if worse else None
+@invariant("select.without-cp", a_bucket_fits_without_cp, family="replay", each=every_turn, sources="38603 26911 40253")
+def without_cp(turn: Turn) -> Sentences:
+    """An engine with CP off (n = 1) gets what the token rule alone gives, floor included; with CP on, an inactive batch
+    runs eager."""
+    if turn.server.cp_size > 1:
+        if turn.admitted is True and not turn.sharded:
+            yield f"CP is not active, rank {turn.rank} admits {number(turn.replays)}"
+    elif turn.batch.lengths_known and turn.batch.num_tokens:  # else the rule has nothing to say
+        expected = next(iter(fitting(turn.question(tokens_alone=True))), None)
+        if turn.replays != expected:
+            yield f"without CP: {number(turn.replays)}, the token rule gives {number(expected)}"
 
 
 def matters(case: SelectPairCase, contract: Contract = PLAIN) -> bool:
@@ -111,113 +144,26 @@ def matters(case: SelectPairCase, contract: Contract = PLAIN) -> bool:
     return any(bucket in changed for one in both for bucket in fitting(one))
 
 
-@every_turn
-def minimal_in_batches(turn: Turn) -> str | None:
-    if turn.why_eager or not isinstance(turn.replays, int):
-        return None
-    able = fitting(turn.question())
-    worse = able and able[0] < turn.replays
-    return f"rank {turn.rank} replays bucket {turn.replays}, {able[0]} is enough" if worse else None
-
-
-@every_turn
-def complete_in_batches(turn: Turn) -> str | None:
-    if turn.why_eager or turn.admitted is not False:
-        return None
-    able = fitting(turn.question())
-    return f"rank {turn.rank} runs eager, bucket {able[0]} fits" if able else None
-
-
-@every_turn
-def without_cp(turn: Turn) -> str | None:
-    """An engine with CP off (n = 1) gets what the token rule alone gives, floor included; with CP on, an inactive batch
-    runs eager.
-
-    With CP off, batches of unknown length or without tokens are not judged: the rule has nothing to say.
-    """
-    if turn.server.cp_size > 1:
-        wrong = turn.admitted is True and not turn.sharded
-        return f"CP is not active, rank {turn.rank} admits {number(turn.replays)}" if wrong else None
-    if not turn.batch.lengths_known or not turn.batch.num_tokens:
-        return None
-    expected = next(iter(fitting(turn.question(tokens_alone=True))), None)
-    text = f"without CP: {number(turn.replays)}, the token rule gives {number(expected)}"
-    return text if turn.replays != expected else None
-
-
-def refused(reason: str, *, at_least: int = 1) -> Witness:
-    """So many buckets that are refused for this reason first, "" for any."""
-
-    def met(case: SelectCase, seen: SelectSeen) -> bool:
-        reasons = [refusal(case, bucket) for bucket in case.capture_num_tokens]
-        return sum(bool(why) and why.startswith(reason) for why in reasons) >= at_least
-
-    return met
-
-
-def fit(at_least: int) -> Witness:
-    return lambda case, seen: len(fitting(case)) >= at_least
-
-
 def changed(relevant: bool) -> Witness:
     return lambda case, seen: case.base != case.more and matters(case) == relevant
 
 
-def exactly_twice(case: SelectCase, seen: SelectSeen) -> bool:
-    return case.max_padding_factor * case.num_tokens in fitting(case)[:1]
-
-
-def replayable_by_tokens(turn: Turn) -> bool:
-    return bool(fitting(turn.question(tokens_alone=True)))
-
-
-def replayable(turn: Turn) -> bool:
-    return not turn.why_eager and bool(fitting(turn.question()))
-
-
-FITS = {"a_bucket_fits_a_batch": some_turn(replayable)}
-INVARIANTS = [
-    invariant(
-        "select.fits-tokens",
-        part("select", fits_tokens, a_bucket_has_too_few_tokens=refused("too few tokens")),
-        sources="sglang#33906",
-    ),
-    invariant(
-        "select.fits-rows",
-        part("select", fits_rows, a_bucket_has_too_few_rows=refused("too few rows")),
-        sources="sglang#33906",
-    ),
-    invariant(
-        "select.captured",
-        part("select", captured, a_bucket_has_unknown_rows=refused("not captured")),
-        sources="tokenspeed#936",
-    ),
-    invariant(
-        "select.padding-bound",
-        part("select", padding_bound, two_times_hit_exactly=exactly_twice, over_two_times=refused("over")),
-        sources="sglang#31487 sglang#40253",
-    ),
-    invariant(
-        "select.minimal",
-        part("select", minimal, two_buckets_fit=fit(2)),
-        part("replay", minimal_in_batches, **FITS),
-        sources="sglang#33906",
-    ),
-    invariant(
-        "select.complete",
-        part("select", complete, a_bucket_fits=fit(1), two_buckets_refused=refused("", at_least=2)),
-        part("replay", complete_in_batches, **FITS),
-        sources="sglang#33906 sglang#40253",
-    ),
-    invariant("select.pure", part("select", pure, a_bucket_fits=fit(1)), sources="vllm:CudagraphDispatcher"),
-    invariant(
-        "select.without-cp",
-        part("replay", without_cp, a_bucket_fits_without_cp=some_turn(replayable_by_tokens, cp=False)),
-        sources="sglang#38603 sglang#26911 sglang#40253",
-    ),
-    invariant(
-        "select.monotone",
-        part("select-pair", monotone, a_change_matters=changed(True), a_change_cannot_matter=changed(False)),
-        level=SHOULD,
-    ),
-]
+@invariant(
+    "select.monotone",
+    family="select-pair",
+    level=SHOULD,
+    a_change_matters=changed(True),
+    a_change_cannot_matter=changed(False),
+)
+def monotone(case: SelectPairCase, seen: SelectPairSeen, contract: Contract) -> Sentences:
+    """More capacity never makes the choice worse; an irrelevant bucket changes nothing."""
+    base, more = seen.base.answer, seen.more.answer
+    if isinstance(base, Raised) or isinstance(more, Raised):
+        yield from raised("selector", base)
+        yield from raised("selector with more capacity", more)
+        return
+    what = f"{number(base)} becomes {number(more)} ({case.base.num_tokens} tokens)"
+    if not matters(case, contract) and base != more:
+        yield f"buckets that cannot matter: {what}"
+    if base is not None and (more is None or more > base):
+        yield f"more capacity: {what}"

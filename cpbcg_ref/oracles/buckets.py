@@ -3,24 +3,22 @@
 from cpbcg_ref.cases import SelectCase
 
 
-def refusal(case: SelectCase, bucket: int) -> str:
-    """Why this bucket cannot run the batch, "" if it can."""
+def refusals(case: SelectCase, bucket: int) -> list[str]:
+    """Why this bucket cannot run the batch: one reason per rule that it breaks, none if it can."""
     rows, need = dict(case.bucket_local_tokens).get(bucket), case.required_local_tokens
-    most = case.max_padding_factor * case.num_tokens
-    if bucket < case.num_tokens:
-        return f"too few tokens: {case.num_tokens} needed"
-    if bucket not in case.capture_num_tokens or rows is None:
-        return "not captured, or rows unknown"
-    if rows < need:
-        return f"too few rows: {rows} captured, {need} needed"
-    if bucket > most and bucket > case.min_replay_bucket:
-        return f"over {case.max_padding_factor}x: at most {most} tokens allowed"
-    return ""
+    most = max(case.max_padding_factor * case.num_tokens, case.min_replay_bucket)
+    rules = {
+        f"too few tokens: {case.num_tokens} needed": bucket < case.num_tokens,
+        "not captured, or rows unknown": rows is None or bucket not in case.capture_num_tokens,
+        f"too few rows: {rows} captured, {need} needed": rows is not None and rows < need,
+        f"over {case.max_padding_factor}x: at most {most} tokens allowed": bucket > most,
+    }
+    return [reason for reason, broken in rules.items() if broken]
 
 
 def fitting(case: SelectCase) -> list[int]:
     """All captured buckets that can run the batch, smallest first: the first one is the right choice."""
-    return [bucket for bucket in sorted(set(case.capture_num_tokens)) if not refusal(case, bucket)]
+    return [bucket for bucket in sorted(set(case.capture_num_tokens)) if not refusals(case, bucket)]
 
 
 def has_legal_split(bucket: int, *, shortest: int, longest: int, step: int = 1) -> bool:

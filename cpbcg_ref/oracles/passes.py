@@ -11,6 +11,7 @@ from cpbcg_ref.answers import Raised, Verdict
 from cpbcg_ref.cases import Attempt, DelayerConfig, Pass, RankReport
 
 WINDOW = 16  # attempts that max_prefill_bs remembers
+FRESH = Verdict(allow=True, reason="", wait_passes=0, episode_open=False, delayed_passes=0, free_pass_used=False)
 
 
 def status(reports: Pass) -> str:
@@ -44,12 +45,8 @@ def free_slots(reports: Pass, config: DelayerConfig) -> int:
 
 
 def slot_condition(reports: Pass, config: DelayerConfig) -> bool:
+    """May mix ranks: the running of one with the size of another."""
     return free_slots(reports, config) < max_size(reports)
-
-
-def own_slot_condition(report: RankReport, config: DelayerConfig) -> bool:
-    """The slot condition with one rank's running against the same rank's size."""
-    return running_limit(config) - report.running_batch < report.max_prefill_bs
 
 
 def queue_target(reports: Pass, config: DelayerConfig, *, capacity: int | None = None) -> int:
@@ -68,9 +65,10 @@ def queue_short(reports: Pass, config: DelayerConfig, *, capacity: int | None = 
     return max_waiting(reports) < queue_target(reports, config, capacity=capacity)
 
 
-def widest_capacity(reports: Pass, config: DelayerConfig) -> int:
-    """The larger of both caps ever used: the configured one and the observed size."""
-    return max(config.prefill_max_requests or 0, max_size(reports))
+def queue_may_be_short(reports: Pass, config: DelayerConfig) -> bool:
+    """By the larger of both caps ever used, the configured one and the observed size."""
+    widest = max(config.prefill_max_requests or 0, max_size(reports))
+    return queue_short(reports, config, capacity=widest)
 
 
 def below_watermark(report: RankReport, config: DelayerConfig) -> bool:
@@ -99,7 +97,7 @@ class Step:
     number: int  # from 1
     reports: Pass
     verdicts: tuple[Verdict, ...]
-    before: tuple[Verdict, ...]  # of the previous pass, () at the first
+    before: tuple[Verdict, ...]  # of the previous pass
     started: tuple[float | None, ...]
 
     def timers(self, limit: float) -> list[bool]:
@@ -109,17 +107,14 @@ class Step:
 
 def steps(passes: Sequence[Pass], verdicts: Sequence[tuple[Verdict | Raised, ...]]) -> Iterator[Step]:
     """The trace pass by pass, up to the first pass in which a rank raised."""
-    before: tuple[Verdict, ...] = ()
-    started: tuple[float | None, ...] = (None,) * len(passes[0]) if passes else ()
+    before: tuple[Verdict, ...] = (FRESH,) * len(passes[0])
+    started: tuple[float | None, ...] = (None,) * len(passes[0])
     for number, (reports, answers) in enumerate(zip(passes, verdicts, strict=True), start=1):
         said = tuple(verdict for verdict in answers if isinstance(verdict, Verdict))
         if len(said) < len(answers):
             return
         yield Step(number=number, reports=reports, verdicts=said, before=before, started=started)
-        before = said
-        started = tuple(
-            opened(start, report, verdict) for start, report, verdict in zip(started, reports, said, strict=True)
-        )
+        before, started = said, tuple(opened(*one) for one in zip(started, reports, said, strict=True))
 
 
 def opened(started: float | None, report: RankReport, verdict: Verdict) -> float | None:

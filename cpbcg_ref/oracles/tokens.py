@@ -23,15 +23,6 @@ def block_sizes(length: int, *, cp_size: int, blocks: str = "balanced") -> list[
     return sizes
 
 
-def cut(lengths: tuple[int, ...], *, cp_size: int, blocks: str) -> list[list[list[int]]]:
-    """Token indices as [request][block][row of the block]: consecutive tokens fill one block after the other."""
-    tokens = iter(range(sum(lengths)))
-    return [
-        [[next(tokens) for _ in range(size)] for size in block_sizes(length, cp_size=cp_size, blocks=blocks)]
-        for length in lengths
-    ]
-
-
 @lru_cache(maxsize=256)
 def owned_tokens(lengths: tuple[int, ...], cp_size: int, strategy: str, blocks: str = "balanced") -> Owned:
     """Tokens of every rank in local row order: early blocks of all requests, then late ones; or round robin.
@@ -42,11 +33,11 @@ def owned_tokens(lengths: tuple[int, ...], cp_size: int, strategy: str, blocks: 
     ranks = range(cp_size)
     if strategy == "interleave":
         return tuple(tuple(token for token in range(sum(lengths)) if token % cp_size == rank) for rank in ranks)
-    requests = cut(lengths, cp_size=cp_size, blocks=blocks)
-    return tuple(
-        tuple(token for block in (rank, 2 * cp_size - 1 - rank) for request in requests for token in request[block])
-        for rank in ranks
-    )
+    tokens = iter(range(sum(lengths)))
+    sizes = [block_sizes(length, cp_size=cp_size, blocks=blocks) for length in lengths]
+    requests = [[[next(tokens) for _ in range(size)] for size in request] for request in sizes]
+    pairs = [(rank, 2 * cp_size - 1 - rank) for rank in ranks]
+    return tuple(tuple(t for block in pair for request in requests for t in request[block]) for pair in pairs)
 
 
 def live_rows(lengths: tuple[int, ...], cp_size: int, strategy: str, blocks: str = "balanced") -> tuple[int, ...]:
@@ -55,21 +46,13 @@ def live_rows(lengths: tuple[int, ...], cp_size: int, strategy: str, blocks: str
 
 
 def smallest_multiple(rows: int, unit: int) -> int:
-    """The first multiple of `unit` that holds `rows`, found by looking.
-
-    >>> smallest_multiple(513, 8), smallest_multiple(10, 4), smallest_multiple(5, 1)
-    (520, 12, 5)
-    """
+    """The first multiple of `unit` that holds `rows`, found by looking."""
     return next(size for size in count(rows) if size % unit == 0)
 
 
 @lru_cache(maxsize=256)
 def places(lengths: tuple[int, ...], prefixes: tuple[int, ...]) -> Places:
-    """(request, position in its own sequence, cached prefix included) of every token of the batch.
-
-    >>> places((2, 1), (0, 5))
-    ((0, 0), (0, 1), (1, 5))
-    """
+    """Of every token of the batch; its position counts the cached prefix."""
     pairs = enumerate(zip(lengths, prefixes, strict=True))
     return tuple((request, prefix + i) for request, (length, prefix) in pairs for i in range(length))
 
@@ -80,11 +63,7 @@ def causal_keys(position: int) -> range:
 
 
 def shardable(lengths: tuple[int, ...], *, cp_size: int, strategy: str, min_length: int = 2, divides: int = 0) -> bool:
-    """Is CP active for a batch of these extend lengths. `min_length` and `divides` count in cp_size tokens.
-
-    >>> [shardable(lengths, cp_size=4, strategy="zigzag") for lengths in ((8,), (7,), (100, 3), (), (9, 9, 9))]
-    [True, False, False, False, True]
-    """
+    """Is CP active for a batch of these extend lengths. `min_length` and `divides` count in cp_size tokens."""
     if cp_size < 2 or not lengths or min(lengths) < 0:
         return False
     if divides and any(length % (divides * cp_size) for length in lengths):
