@@ -1,11 +1,12 @@
 """The delay.* invariants of level SHOULD: public weaknesses of the policy, judged where the trace shows them."""
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 from cpbcg_ref.answers import PassesSeen, VotesSeen
 from cpbcg_ref.cases import DelayerConfig, PassesCase, VotesCase
-from cpbcg_ref.invariants.delay_trace import bound_of, delays, raised_at, runs_of
+from cpbcg_ref.invariants.delay_trace import bound_of, delays, raised_at
 from cpbcg_ref.invariants.model import SHOULD, Sentences, invariant
 from cpbcg_ref.oracles import passes as table
 from cpbcg_ref.oracles.passes import Step
@@ -25,38 +26,31 @@ def prefillable_then_nobody_then_prefillable(case: PassesCase, seen: PassesSeen)
 @should("delay.budget", prefillable_then_nobody_then_prefillable, family="passes", sources="ROCm/ATOM#1437")
 def budget_survives_empty_passes(case: PassesCase, seen: PassesSeen, _: Any) -> Sentences:
     """A pass in which nobody is prefillable does not restart a waiting request's budget."""
-    trace = list(table.steps(case.passes, seen.passes))
     for rank in range(len(case.passes[0])):
-        yield from restarted(trace, rank, bound_of(case.config))
-        yield from used_up(trace, rank, case.config.max_delay_passes)
+        yield from budget(table.steps(case.passes, seen.passes), rank, bound_of(case.config))
     yield from raised_at(seen.passes)
 
 
-def restarted(trace: list[Step], rank: int, bound: int) -> Sentences:
-    """delay.bounded-passes, empty passes left out; without any in between that one judges alone."""
-    busy = [step for step in trace if table.status(step.reports) != "none"]
-    held = [step.reports[rank].prefillable and not step.verdicts[rank].allow for step in busy]
-    for begin in runs_of(held, bound):
-        first, last = busy[begin].number, busy[begin + bound - 1].number
-        if last - first >= bound:
-            empty = f"with {last - first + 1 - bound} empty passes between"
-            yield f"passes {first} to {last}: rank {rank} was held in {bound} passes (bound {bound}) {empty}"
-
-
-def used_up(trace: list[Step], rank: int, bound: int) -> Sentences:
-    """A timeout after fewer delays than the bound, with empty passes since the last release."""
-    delayed = empty = 0
+def budget(trace: Iterable[Step], rank: int, bound: int) -> Sentences:
+    """A hold that is too long once empty passes are left out, and a timeout that is early unless they count."""
+    held: list[int] = []  # since the last release, the passes in which the rank was prefillable
+    delays = empty = 0
     for step in trace:
         verdict = step.verdicts[rank]
         if table.status(step.reports) == "none":
             empty += 1
-        elif not verdict.allow:
-            delayed += 1
-        else:
-            if empty and verdict.reason == "wait_timeout" and delayed < bound - 1:
-                after = f"after {delayed} delays and {empty} empty passes (bound {bound})"
+        elif verdict.allow:
+            if empty and verdict.reason == "wait_timeout" and delays < bound - 1:
+                after = f"after {delays} delays and {empty} empty passes (bound {bound})"
                 yield f"pass {step.number}: rank {rank} times out {after}"
-            delayed = empty = 0
+            held, delays, empty = [], 0, 0
+        else:
+            delays += 1
+            held = [*held, step.number] if step.reports[rank].prefillable else []
+            between = step.number - held[0] + 1 - len(held) if held else 0
+            if between and len(held) >= bound > 1:
+                passes = f"in {len(held)} passes (bound {bound}) with {between} empty passes between"
+                yield f"passes {held[0]} to {step.number}: rank {rank} was held {passes}"
 
 
 def a_request_while_nobody_decodes(step: Step, config: DelayerConfig) -> bool:

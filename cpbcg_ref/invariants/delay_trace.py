@@ -32,9 +32,9 @@ def every_delay(judge: OfStep) -> Judge:
     """Judges each pass in which a rank is delayed: what speaks against that."""
 
     def of_step(step: Step, config: DelayerConfig) -> Sentences:
-        for rank, verdict in enumerate(step.verdicts):
-            for against in () if verdict.allow else judge(step, config):
-                yield f"rank {rank} is delayed {against}"
+        delayed = [rank for rank, verdict in enumerate(step.verdicts) if not verdict.allow]
+        for against in judge(step, config) if delayed else ():
+            yield f"rank {delayed[0]} is delayed {against}"
 
     return every_step(of_step)
 

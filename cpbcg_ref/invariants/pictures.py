@@ -106,10 +106,10 @@ def of_passes(case: cases.PassesCase, seen: Any, contract: Contract) -> list[str
 
 
 def of_last_pass(case: cases.LastPassCase, seen: Any, contract: Contract) -> list[str]:
-    history = zip(case.history, seen.history, strict=False)  # an adapter may keep no history
-    lines = [line for number, one in enumerate(history, start=1) for line in pass_lines(number, *one)]
-    lines += [*pass_lines("last", case.last, seen.last), *pass_lines("other last", case.other_last, seen.other_last)]
-    return table(lines)
+    numbers = (*range(1, len(case.history) + 1), "last", "other last")
+    answers = (*seen.history, seen.last, seen.other_last)
+    passes = zip(numbers, (*case.history, case.last, case.other_last), answers, strict=True)
+    return table([line for one in passes for line in pass_lines(*one)])
 
 
 PICTURES: dict[type, Callable[[Any, Any, Contract], list[str]]] = {
