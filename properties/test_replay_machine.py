@@ -22,11 +22,12 @@ def right_bucket(server, batch, captured, contract):
 
 
 def rows_needed(server, batch, contract):
-    """Padded rows of the largest rank, 0 for a server without CP, None for a batch that is not sharded."""
+    """Padded rows of the largest rank, 0 for a server without CP, None for a batch or a layout without graphs."""
     layout = {"cp_size": server.cp_size, "strategy": server.strategy}
     if server.cp_size == 1:
         return 0
-    if not shardable(batch.lengths, min_length=contract.min_length, divides=contract.divides, **layout):
+    graphs = server.strategy in contract.graph_strategies
+    if not graphs or not shardable(batch.lengths, min_length=contract.min_length, divides=contract.divides, **layout):
         return None
     return contract.aligned(max(live_rows(batch.lengths, *layout.values(), contract.blocks)), **layout)
 

@@ -130,6 +130,21 @@ def test_every_server_can_capture_its_whole_ladder_even_when_it_cuts_at_the_cont
             assert all(min(server.context_length, bucket - at) >= 2 * server.cp_size for at in cuts), server
 
 
+def test_a_layout_without_graphs_is_asked_for_now_and_then():
+    found = [case.server for case in examples(replay_cases(Contract(strategies=("zigzag", "interleave"))))]
+    without = [server for server in found if server.strategy == "interleave"]
+    assert len(found) / 20 < len(without) < len(found) / 8
+    assert all(server.cp_size > 1 for server in without)
+    assert {case.server.strategy for case in examples(replay_cases(Contract()))} == {"zigzag"}
+
+
+@pytest.mark.parametrize("cases", [layout_cases, select_cases, replay_cases])
+def test_nearly_every_generated_case_is_a_new_one(cases):
+    """Drawn as a tree of choices they were not: some were copies of the case before, many of a part of it."""
+    found = examples(cases(BOTH))
+    assert len(set(found)) > 0.95 * len(found)
+
+
 def test_no_replayed_sequence_is_longer_than_the_context():
     for case in examples(replay_cases(BOTH)):
         for batch in case.batches:

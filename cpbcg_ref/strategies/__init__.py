@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cpbcg_ref.cases import Deployment, Server
+from cpbcg_ref.cases import Deployment
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.strategies.batches import bad_layout_cases, batches, layout_cases, replay_cases
 from cpbcg_ref.strategies.negotiation import attempts_cases, last_pass_cases, passes_cases, votes_cases
@@ -36,30 +36,29 @@ def cases_for(family: str, contract: Contract, *, deployment: Deployment | None 
     A deployment pins its server and its delayer. The answer is an empty strategy (`.is_empty`) where the deployment
     never meets the question: the layout of a server without context parallelism, or one that the engine cannot shard.
 
-    >>> from cpbcg_ref.engines.contract import Contract
-    >>> cases_for("replay", Contract())
-    replay_cases(contract=Contract())
+    >>> from cpbcg_ref.cases import Server
+    >>> without_cp = Server(cp_size=1, capture_num_tokens=(64,), context_length=64)
+    >>> cases_for("layout", Contract(), deployment=Deployment(server=without_cp)).is_empty
+    True
     """
     pinned = deployment or Deployment()
-    if family in ("layout", "bad-layout") and pinned.server and not shards(contract, pinned.server):
-        return st.nothing()
+    server, delayer = pinned.server, pinned.delayer
+    if server and family in ("layout", "bad-layout"):
+        known = server.cp_size in contract.cp_sizes and server.strategy in contract.strategies
+        if not known or server.cp_size == 1:
+            return st.nothing()
     strategies: dict[str, st.SearchStrategy[Any]] = {
-        "layout": layout_cases(contract, pinned.server),
-        "bad-layout": bad_layout_cases(contract, pinned.server),
-        "capture": capture_cases(contract, pinned.server),
-        "select": select_cases(contract, pinned.server),
-        "select-pair": select_pair_cases(contract, pinned.server),
-        "replay": replay_cases(contract, pinned.server),
-        "passes": passes_cases(config=pinned.delayer),
-        "skewed-passes": passes_cases(skewed=True, config=pinned.delayer),
-        "last-pass": last_pass_cases(config=pinned.delayer),
+        "layout": layout_cases(contract, server),
+        "bad-layout": bad_layout_cases(contract, server),
+        "capture": capture_cases(contract, server),
+        "select": select_cases(contract, server),
+        "select-pair": select_pair_cases(contract, server),
+        "replay": replay_cases(contract, server),
+        "passes": passes_cases(config=delayer),
+        "skewed-passes": passes_cases(skewed=True, config=delayer),
+        "last-pass": last_pass_cases(config=delayer),
         "attempts": attempts_cases(),
         "votes": votes_cases(),
-        "data": replay_cases(contract, pinned.server),
+        "data": replay_cases(contract, server),
     }
     return strategies[family]
-
-
-def shards(contract: Contract, server: Server) -> bool:
-    known = server.cp_size in contract.cp_sizes and server.strategy in contract.strategies
-    return known and server.cp_size > 1

@@ -4,99 +4,76 @@ Uniform lengths almost never overflow a bucket. Batches do that fill a bucket to
 many requests of one remainder, since the remainders of all requests pile up on the same ranks.
 """
 
-from functools import cache
-
-from hypothesis import strategies as st
-
 from cpbcg_ref.cases import BadLayoutCase, Batch, LayoutCase, ReplayCase, Server
 from cpbcg_ref.engines.contract import Contract
-from cpbcg_ref.strategies.selection import between, cp_sizes, one_of, servers
+from cpbcg_ref.strategies.choices import Pick, read_off
+from cpbcg_ref.strategies.selection import SERVER_BYTES, cp_sizes, server
 
 PAGE = 64  # tokens of one page of the KV cache
 LARGE = 3670  # a long cached prefix, no multiple of a page
-SPREAD = (PAGE, 3 * PAGE + 5, 500)
 LAYOUT_TOKENS = 640  # payloads are lists of one int per token
-MOST_REQUESTS = 64
+FEW, MANY = range(1, 9), range(9, 65)  # requests
+KINDS = (*("filled",) * 8, "short", "unknown", "short", "empty", "drawn", "drawn")
+BATCH_BYTES = 20
 Lengths = tuple[int, ...]
 
 
-@cache
-def legal_lengths(unit: int, step: int) -> st.SearchStrategy[int]:
+def legal_lengths(unit: int, step: int = 1) -> list[int]:
     """Lengths that an engine can shard: around multiples of `unit`, then spread; multiples of `step`."""
     around = [unit * blocks + by for blocks in (1, 2, 3, 5) for by in (0, 1, -1)]
-    wanted = [*around, *range(unit, 2 * unit), *SPREAD]
-    return st.sampled_from([length for length in wanted if length >= unit and length % step == 0] or [unit * step])
+    wanted = (*around, *range(unit, 2 * unit), PAGE, 3 * PAGE + 5, 500)
+    return [length for length in wanted if length >= unit and length % step == 0] or [unit * step]
 
 
-@cache
-def length_lists(unit: int, step: int, most_tokens: int) -> st.SearchStrategy[list[int]]:
-    """Mostly up to 8 requests, sometimes up to 64; cut where the total would pass `most_tokens`."""
-    lengths = legal_lengths(unit, step)
-    few, many = st.lists(lengths, min_size=1, max_size=8), st.lists(lengths, min_size=9, max_size=MOST_REQUESTS)
-    repeated = st.builds(lambda length, times: [length] * times, lengths, between(1, MOST_REQUESTS))
-    return st.one_of(few, few, repeated, many).map(lambda drawn: cut(drawn, most_tokens))
+def drawn(pick: Pick, legal: list[int], *, most: int) -> list[int]:
+    """One to eight different lengths in turn, mostly up to 8 requests; cut where the total would pass `most` tokens."""
+    different, requests = pick((8, 1, 3)), pick((*FEW,) * 7 + (*MANY,))
+    some = [pick(legal) for _ in range(8)][:different]
+    lengths = [some[i % different] for i in range(requests)]
+    while len(lengths) > 1 and sum(lengths) > most:
+        lengths.pop()
+    return lengths
 
 
-def cut(lengths: list[int], most_tokens: int) -> list[int]:
-    """The longest head with at most `most_tokens` tokens, at least one request."""
-    kept, total = lengths[:1], lengths[0]
-    for length in lengths[1:]:
-        total += length
-        if total > most_tokens:
-            break
-        kept.append(length)
-    return kept
-
-
-@st.composite
-def with_prefixes(draw: st.DrawFn, lengths: Lengths, *, known: bool = True, room: int = LARGE) -> Batch:
+def batch_of(pick: Pick, lengths: Lengths, *, known: bool = True, room: int = LARGE) -> Batch:
     """Cached tokens of the first request, or of every other one: none, 1, a page, many; at most `room`."""
-    cached, every = min(draw(one_of(0, 0, 0, 1, PAGE, LARGE)), room), 0
-    if cached:
-        every = draw(one_of(0, 2, 1))
-    prefixes = tuple(cached if i == 0 or (every and i % every == 0) else 0 for i in range(len(lengths)))
+    cached, every = min(pick((0, 0, 0, 1, PAGE, LARGE)), room), pick((len(lengths), 2, 1))
+    prefixes = tuple(0 if i % every else cached for i in range(len(lengths)))
     return Batch(lengths=lengths, prefixes=prefixes, lengths_known=known)
 
 
-def groups(contract: Contract, server: Server | None) -> st.SearchStrategy[tuple[int, str]]:
+def group(pick: Pick, contract: Contract, server: Server | None) -> tuple[int, str]:
     """Ranks and layout of a group that shards: the server's, or any that the engine supports."""
     if server:
-        return st.just((server.cp_size, server.strategy))
-    return st.tuples(cp_sizes(tuple(contract.cp_sizes), 2), st.sampled_from(contract.strategies))
+        return server.cp_size, server.strategy
+    return pick(cp_sizes(contract, least=2)), pick(contract.strategies)
 
 
-@st.composite
-def layout_cases(draw: st.DrawFn, contract: Contract, server: Server | None = None) -> LayoutCase:
+def layout_case(pick: Pick, contract: Contract, server: Server | None = None) -> LayoutCase:
     """An active batch on 2 ranks or more, with no, one alignment's or more spare captured rows."""
-    cp_size, strategy = draw(groups(contract, server))
+    cp_size, strategy = group(pick, contract, server)
     unit = max(1, contract.min_length * cp_size) if strategy == "zigzag" else 1
-    lengths = tuple(draw(length_lists(unit, max(1, contract.divides * cp_size), LAYOUT_TOKENS)))
+    spare = pick((0, 1, 3)) * contract.aligned(1, cp_size=cp_size, strategy=strategy)
+    lengths = drawn(pick, legal_lengths(unit, max(1, contract.divides * cp_size)), most=LAYOUT_TOKENS)
     if sum(lengths) < cp_size:
-        lengths += (cp_size,)  # interleave needs a token per rank
-    return LayoutCase(
-        cp_size=cp_size,
-        batch=draw(with_prefixes(lengths)),
-        strategy=strategy,
-        spare_rows=draw(one_of(0, 1, 3)) * contract.aligned(1, cp_size=cp_size, strategy=strategy),
-    )
+        lengths.append(cp_size)  # interleave needs a token per rank
+    batch = batch_of(pick, tuple(lengths))
+    return LayoutCase(cp_size=cp_size, batch=batch, strategy=strategy, spare_rows=spare)
 
 
-@st.composite
-def bad_layout_cases(draw: st.DrawFn, contract: Contract, server: Server | None = None) -> BadLayoutCase:
+def bad_layout_case(pick: Pick, contract: Contract, server: Server | None = None) -> BadLayoutCase:
     """One length that cannot be sharded among good ones, or no request at all."""
-    cp_size, strategy = draw(groups(contract, server))
-    if draw(between(0, 15)) == 15:
-        return BadLayoutCase(cp_size=cp_size, lengths=(), strategy=strategy)
-    if strategy == "interleave":  # any length will do, as long as the batch has a token per rank
-        few = (draw(between(0, cp_size - 1)),)
-        return BadLayoutCase(cp_size=cp_size, lengths=draw(st.sampled_from([(-1,), few, (9, -1)])), strategy=strategy)
+    cp_size, strategy = group(pick, contract, server)
     least, step = contract.min_length * cp_size, max(1, contract.divides * cp_size)
-    good = draw(st.lists(legal_lengths(max(1, least), step), max_size=4))
-    bad = [*(length for length in (least - 1, 1, 0, cp_size) if 0 <= length < least), -1, -cp_size]
+    bad = [length for length in (least - 1, 1, 0, cp_size, -1, -cp_size) if length < least]
     bad += [least + 1] if (least + 1) % step else []
-    lengths = list(good)
-    lengths.insert(draw(between(0, len(good))), draw(st.sampled_from(bad)))
-    return BadLayoutCase(cp_size=cp_size, lengths=tuple(lengths), strategy=strategy)
+    if strategy == "interleave":  # any length will do, as long as the batch has a token per rank
+        lengths = pick(((-1,), (pick(range(cp_size)),), (9, -1)))
+    else:
+        good = [pick(legal_lengths(max(1, least), step)) for _ in range(4)][: pick(range(5))]
+        good.insert(pick(range(len(good) + 1)), pick(bad))
+        lengths = tuple(good)
+    return BadLayoutCase(cp_size=cp_size, lengths=pick([lengths] * 15 + [()]), strategy=strategy)
 
 
 def fill(total: int, *, requests: int, unit: int, remainder: int, longest: int) -> Lengths:
@@ -118,54 +95,50 @@ def fill(total: int, *, requests: int, unit: int, remainder: int, longest: int) 
     return tuple(lengths)
 
 
-@cache
-def totals(bucket: int, largest: int, unit: int) -> st.SearchStrategy[int]:
-    """Tokens of a batch: mostly just under `bucket`, else on the edges of the padding bound or above every bucket."""
-    under = [bucket - short for short in range(unit)]
-    edge = [bucket // 2, (bucket - 1) // 2, bucket // 2 + 1, bucket + 1, largest + 1, 2 * largest]
-    weight = 1 + 16 // unit
-    return st.sampled_from([total for total in under * weight + edge if total >= unit] or [unit])
+def filled(pick: Pick, server: Server, bucket: int, *, beside: int) -> Lengths:
+    """Mostly just under the bucket, else on the edges of the padding bound or above every bucket.
+
+    Half of the time with one of the two remainders that leave the ranks most uneven.
+    """
+    unit, largest = 2 * server.cp_size, server.capture_num_tokens[-1]
+    under = [bucket - short for short in range(unit)] * (1 + 16 // unit)
+    edges = (bucket // 2, (bucket - 1) // 2, bucket // 2 + 1, bucket + 1, largest + 1, 2 * largest)
+    return fill(
+        max(unit, pick((*under, *edges)) - beside),
+        requests=pick(range(1, 1 + min(MANY[-1], max(1, bucket // (unit + 1))))),
+        unit=unit,
+        remainder=pick((*(1, server.cp_size + 1) * server.cp_size, *range(unit))),
+        longest=server.context_length,
+    )
 
 
-@cache
-def remainders(cp_size: int) -> st.SearchStrategy[int]:
-    """Half of the time one of the two that leave the ranks most uneven, else any."""
-    return st.sampled_from([*(1, cp_size + 1) * cp_size, *range(2 * cp_size)])
-
-
-ORDINARY, UNKNOWN, SHORT, EMPTY, DRAWN = range(5)
-KINDS = (*(ORDINARY,) * 8, SHORT, UNKNOWN, SHORT, EMPTY, DRAWN, DRAWN)
-
-
-@st.composite
-def batches(draw: st.DrawFn, server: Server) -> Batch:
+def batch(pick: Pick, server: Server) -> Batch:
     """One batch for this server: fills a bucket, or is not active, not known, empty, or of any drawn lengths."""
     unit, longest = 2 * server.cp_size, server.context_length
-    kind = draw(one_of(*KINDS))
-    if kind == EMPTY:
+    kind, bucket = pick(KINDS), pick(server.capture_num_tokens)
+    if kind == "empty":
         return Batch(lengths=(), prefixes=())
-    bucket = draw(one_of(*server.capture_num_tokens))
-    short = (draw(between(1, unit - 1)),) if kind == SHORT else ()
-    if kind == DRAWN:
-        lengths = tuple(min(length, longest) for length in draw(length_lists(unit, 1, bucket)))
+    short = (1 + pick(range(unit - 1)),) if kind == "short" else ()
+    if kind == "drawn":
+        lengths = tuple(min(length, longest) for length in drawn(pick, legal_lengths(unit), most=bucket))
     else:
-        lengths = fill(
-            max(unit, draw(totals(bucket, server.capture_num_tokens[-1], unit)) - sum(short)),
-            requests=draw(between(1, min(MOST_REQUESTS, max(1, bucket // (unit + 1))))),
-            unit=unit,
-            remainder=draw(remainders(server.cp_size)),
-            longest=longest,
-        )
+        lengths = filled(pick, server, bucket, beside=sum(short))
     if short:  # beside good requests, or alone
-        lengths = draw(st.sampled_from([lengths + short, lengths + short, short]))
-    return draw(with_prefixes(lengths, known=kind != UNKNOWN, room=max(0, longest - max(lengths))))
+        lengths = pick((lengths + short, lengths + short, short))
+    return batch_of(pick, lengths, known=kind != "unknown", room=max(0, longest - max(lengths)))
 
 
-@st.composite
-def replay_cases(draw: st.DrawFn, contract: Contract, server: Server | None = None) -> ReplayCase:
+def replay_case(pick: Pick, contract: Contract, pinned: Server | None = None) -> ReplayCase:
     """A captured ladder and 1 to 5 batches; one case in two offers the first batch again at the end."""
-    server = server or draw(servers(contract))
-    offered = draw(st.lists(batches(server), min_size=1, max_size=4))
-    if len(offered) > 1 and draw(st.booleans()):
+    asked, again = pinned or server(pick.part(SERVER_BYTES), contract), pick((False, True))
+    parts = [pick.part(1 + BATCH_BYTES) for _ in range(4)]
+    offered = [batch(part, asked) for part in parts if part((False, True))] or [batch(parts[0], asked)]
+    if again and len(offered) > 1:
         offered.append(offered[0])
-    return ReplayCase(server=server, batches=tuple(offered))
+    return ReplayCase(server=asked, batches=tuple(offered))
+
+
+batches = read_off(BATCH_BYTES, batch)
+layout_cases = read_off(20, layout_case)
+bad_layout_cases = read_off(12, bad_layout_case)
+replay_cases = read_off(SERVER_BYTES + 1 + 4 * (1 + BATCH_BYTES), replay_case)
