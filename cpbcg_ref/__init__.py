@@ -23,30 +23,8 @@ from cpbcg_ref.layout import (
 )
 from cpbcg_ref.replay import Replay, can_run_graph, load_batch, select_replay_bucket, select_replay_bucket_for_batch
 
-__all__ = [
-    "CaptureTable",
-    "CpbcgError",
-    "Decision",
-    "DelayerConfig",
-    "DelayerState",
-    "InvalidInput",
-    "RankReport",
-    "RecentAttempts",
-    "Replay",
-    "ReplayError",
-    "can_run_graph",
-    "capture_requests",
-    "extend_lengths",
-    "gather",
-    "is_cp_active",
-    "kv_segments",
-    "load_batch",
-    "local_tokens",
-    "make_report",
-    "negotiate",
-    "per_rank_logical_tokens",
-    "required_local_tokens",
-    "select_replay_bucket",
-    "select_replay_bucket_for_batch",
-    "shard",
-]
+__all__ = ["CpbcgError", "InvalidInput", "ReplayError"]
+__all__ += ["extend_lengths", "gather", "is_cp_active", "kv_segments", "local_tokens", "per_rank_logical_tokens"]
+__all__ += ["CaptureTable", "capture_requests", "required_local_tokens", "shard"]
+__all__ += ["Replay", "can_run_graph", "load_batch", "select_replay_bucket", "select_replay_bucket_for_batch"]
+__all__ += ["Decision", "DelayerConfig", "DelayerState", "RankReport", "RecentAttempts", "make_report", "negotiate"]

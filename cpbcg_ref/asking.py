@@ -5,7 +5,7 @@ exception is the adapter's and goes up.
 """
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,10 @@ OWN = str(Path(__file__).parent)
 
 class CaptureFailed(Exception):
     """The engine could not capture the ladder of a case whose question lies behind capture."""
+
+
+class OnItsBehalf(Exception):
+    """Raised by a stand-in where it takes the engine's part: the answer of the engine, at its own line that called."""
 
 
 def answered(engine: Any, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -39,7 +43,7 @@ def raised_by_engine(engine: Any, error: BaseException) -> Raised | None:
         if roots and frame.filename.startswith(roots):
             where = f"{Path(frame.filename).name}:{frame.lineno}"
             return Raised(type(error).__name__, str(error).split("\n")[0], where)
-        if frame.filename.startswith(OWN):
+        if frame.filename.startswith(OWN) and not isinstance(error, OnItsBehalf):
             return None
     return None
 
@@ -49,31 +53,38 @@ def each_rank(engine: Any, ranks: int, function: Callable[..., Any], /, *args: A
 
 
 def ask_layout(engine: Any, case: cases.LayoutCase) -> answers.LayoutSeen:
-    batch, how = case.batch, {"cp_size": case.cp_size, "strategy": case.strategy}
-    rows = answered(engine, engine.shard, batch, payload(batch), **how)
-    spare = {}
+    batch, how = case.batch, group(case)
+    rows, restored = spare_rows, spare_restored = ask_shard(engine, batch, **how)
     if not isinstance(rows, Raised):
-        spare = how | {"captured_rows": max(map(len, rows)) + case.spare_rows}
-    spare_rows = answered(engine, engine.shard, batch, payload(batch), **spare) if spare else rows
+        most = max(map(len, rows)) + case.spare_rows
+        spare_rows, spare_restored = ask_shard(engine, batch, captured_rows=most, **how)
     return answers.LayoutSeen(
         active=each_rank(engine, case.cp_size, engine.is_cp_active, batch, **how),
-        required=ask_required(engine, batch.lengths, case.cp_size, case.strategy),
+        required=ask_required(engine, batch.lengths, **how),
         logical=freeze(answered(engine, engine.logical_rows, batch, **how)),
-        rows=as_tokens(engine, rows),
+        rows=rows,
         positions=freeze(answered(engine, engine.shard_positions, batch, global_positions(batch), **how)),
         segments=freeze(answered(engine, engine.kv_segments, batch, **how)),
-        restored=ask_gather(engine, batch, rows, **how),
-        spare_rows=as_tokens(engine, spare_rows),
-        spare_restored=ask_gather(engine, batch, spare_rows, **spare),
+        restored=restored,
+        spare_rows=spare_rows,
+        spare_restored=spare_restored,
     )
 
 
-def ask_gather(engine: Any, batch: cases.Batch, rows: Any, **how: Any) -> Any:
-    """What every rank gets back; the sharder's `Raised` if there are no rows to gather."""
-    return rows if isinstance(rows, Raised) else as_tokens(engine, answered(engine, engine.gather, batch, rows, **how))
+def group(case: cases.LayoutCase | cases.BadLayoutCase) -> dict[str, Any]:
+    return {"cp_size": case.cp_size, "strategy": case.strategy}
 
 
-def ask_required(engine: Any, lengths: tuple[int, ...], cp_size: int, strategy: str) -> tuple[Any, ...] | None:
+def ask_shard(engine: Any, batch: cases.Batch, **how: Any) -> tuple[Any, Any]:
+    """The rows, and what every rank gets back from them; the sharder's `Raised` twice if there is nothing to gather."""
+    rows = answered(engine, engine.shard, batch, payload(batch), **how)
+    tokens = as_tokens(engine, rows)
+    if isinstance(rows, Raised):
+        return rows, rows
+    return tokens, as_tokens(engine, answered(engine, engine.gather, batch, rows, **how))
+
+
+def ask_required(engine: Any, lengths: tuple[int, ...], *, cp_size: int, strategy: str) -> tuple[Any, ...] | None:
     """`required_local_tokens` on every rank; None for an engine without that capability."""
     if missing(engine, "capacity"):
         return None
@@ -82,12 +93,11 @@ def ask_required(engine: Any, lengths: tuple[int, ...], cp_size: int, strategy: 
 
 
 def ask_bad_layout(engine: Any, case: cases.BadLayoutCase) -> answers.BadLayoutSeen:
-    how = {"cp_size": case.cp_size, "strategy": case.strategy}
-    batch = cases.Batch(lengths=case.lengths, prefixes=(0,) * len(case.lengths))
+    batch, how = cases.Batch(lengths=case.lengths, prefixes=(0,) * len(case.lengths)), group(case)
     return answers.BadLayoutSeen(
         active=each_rank(engine, case.cp_size, engine.is_cp_active, batch, **how),
         rows=as_tokens(engine, answered(engine, engine.shard, batch, payload(batch), **how)),
-        required=ask_required(engine, case.lengths, case.cp_size, case.strategy) or (),
+        required=ask_required(engine, case.lengths, **how) or (),
     )
 
 
@@ -101,19 +111,10 @@ def ask_capture(engine: Any, case: cases.CaptureCase) -> answers.CaptureSeen:
 def ask_select(engine: Any, case: cases.SelectCase) -> answers.SelectSeen:
     def once() -> tuple[Any, str]:
         ladder, table = list(case.capture_num_tokens), dict(case.bucket_local_tokens)
-        answer = answered(
-            engine,
-            engine.select_replay_bucket,
-            num_tokens=case.num_tokens,
-            required_local_tokens=case.required_local_tokens,
-            capture_num_tokens=ladder,
-            bucket_local_tokens=table,
-            max_padding_factor=case.max_padding_factor,
-            min_replay_bucket=case.min_replay_bucket,
-        )
-        if ladder != list(case.capture_num_tokens):
-            return answer, "capture_num_tokens"
-        return answer, "bucket_local_tokens" if list(table.items()) != list(case.bucket_local_tokens) else ""
+        given = {"capture_num_tokens": ladder, "bucket_local_tokens": table}
+        answer = answered(engine, engine.select_replay_bucket, **vars(case) | given)
+        after = {"capture_num_tokens": ladder, "bucket_local_tokens": table.items()}
+        return answer, next((name for name, now in after.items() if tuple(now) != getattr(case, name)), "")
 
     (answer, mutated), (again, _) = once(), once()
     return answers.SelectSeen(answer=answer, again=again, mutated=mutated)
@@ -127,45 +128,40 @@ def ask_replay(engine: Any, case: cases.ReplayCase) -> answers.ReplaySeen:
     started = answered(engine, engine.start, case.server)
     if isinstance(started, Raised):
         raise CaptureFailed(str(started))
-    ranks = case.server.cp_size
-    captured = each_rank(engine, ranks, started.captured)
-    return answers.ReplaySeen(
-        captured=captured, batches=tuple(ask_batch(engine, started, batch, ranks) for batch in case.batches)
-    )
+    captured, ranks = each_rank(engine, case.server.cp_size, started.captured), case.server.cp_size
+    batches = tuple(ask_batch(engine, started, batch, ranks) for batch in case.batches)
+    return answers.ReplaySeen(captured=captured, batches=batches)
 
 
 def ask_batch(engine: Any, started: Any, batch: cases.Batch, ranks: int) -> answers.BatchSeen:
-    admitted = each_rank(engine, ranks, started.can_run_graph, batch)
-    return answers.BatchSeen(
-        active=each_rank(engine, ranks, started.is_cp_active, batch),
-        admitted=admitted,
-        bucket=each_rank(engine, ranks, started.select, batch),
-        loaded=tuple(
-            answered(engine, started.load_batch, batch, cp_rank=rank) if yes is True else None
-            for rank, yes in enumerate(admitted)
-        ),
-    )
+    def load_if_admitted(cp_rank: int) -> Any:
+        return started.load_batch(batch, cp_rank=cp_rank) if admitted[cp_rank] is True else None
+
+    questions = (started.can_run_graph, started.is_cp_active, started.select)
+    admitted, active, bucket = (each_rank(engine, ranks, question, batch) for question in questions)
+    loaded = each_rank(engine, ranks, load_if_admitted)
+    return answers.BatchSeen(active=active, admitted=admitted, bucket=bucket, loaded=loaded)
 
 
 def ask_passes(engine: Any, case: cases.PassesCase) -> answers.PassesSeen:
-    group = engine.start_delayers(case.config)
-    return answers.PassesSeen(passes=tuple(tuple(group.step(reports)) for reports in case.passes))
+    return answers.PassesSeen(passes=run_passes(engine, case.config, case.passes))
 
 
 def ask_last_pass(engine: Any, case: cases.LastPassCase) -> answers.LastPassSeen:
-    runs = []
-    for last in (case.last, case.other_last):
-        group = engine.start_delayers(case.config)
-        history = tuple(tuple(group.step(reports)) for reports in case.history)
-        runs.append((history, tuple(group.step(last))))
-    return answers.LastPassSeen(history=runs[0][0], last=runs[0][1], other_last=runs[1][1])
+    both = (run_passes(engine, case.config, (*case.history, last)) for last in (case.last, case.other_last))
+    (*history, last), (*_, other_last) = both
+    return answers.LastPassSeen(history=tuple(history), last=last, other_last=other_last)
+
+
+def run_passes(engine: Any, config: cases.DelayerConfig, passes: Iterable[cases.Pass]) -> tuple[tuple[Any, ...], ...]:
+    delayers = engine.start_delayers(config)
+    return tuple(tuple(delayers.step(reports)) for reports in passes)
 
 
 def ask_attempts(engine: Any, case: cases.AttemptsCase) -> answers.AttemptsSeen:
     window = engine.start_attempts()
-    return answers.AttemptsSeen(
-        max_prefill_bs=tuple(answered(engine, window.step, attempt) for attempt in case.attempts)
-    )
+    sizes = tuple(answered(engine, window.step, attempt) for attempt in case.attempts)
+    return answers.AttemptsSeen(max_prefill_bs=sizes)
 
 
 def ask_votes(engine: Any, case: cases.VotesCase) -> answers.VotesSeen:

@@ -8,7 +8,6 @@ itself, which receives those of all ranks.
 import copy
 import functools
 import inspect
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from cpbcg_ref.answers import Raised, Verdict
-from cpbcg_ref.asking import answered
+from cpbcg_ref.asking import OnItsBehalf, answered
 from cpbcg_ref.cases import DelayerConfig, RankReport
 from cpbcg_ref.engines.hermetic import Hermetic
 from cpbcg_ref.engines.sglang_process import SRT, Bag
@@ -28,7 +27,7 @@ GROUP = "the process group of all ranks"
 _here = SimpleNamespace()  # what the rank that runs now sees: now, process, gather
 
 
-class CollectiveFailed(Exception):
+class CollectiveFailed(OnItsBehalf):
     """What a rank gets from a gather that would hang or break on real hardware."""
 
 
@@ -113,15 +112,7 @@ class Delayers:
 
     def _pass(self, group: list[tuple["Rank", RankReport]]) -> list[Verdict | Raised]:
         gathered = join([rank.contribution(report) for rank, report in group])
-        return [self._answer(rank, report, gathered) for rank, report in group]
-
-    def _answer(self, rank: "Rank", report: RankReport, gathered: Any) -> Any:
-        try:
-            return answered(self, rank.step, report, gathered)
-        except CollectiveFailed as error:  # raised here, but where the engine gathers
-            frames = reversed(traceback.extract_tb(error.__traceback__))
-            frame = next(frame for frame in frames if frame.filename.startswith(self.roots))
-            return Raised("CollectiveFailed", str(error), f"{Path(frame.filename).name}:{frame.lineno}")
+        return [answered(self, rank.step, report, gathered) for rank, report in group]
 
 
 def join(contributions: list[Any]) -> Any:
