@@ -96,10 +96,7 @@ def fill(total: int, *, requests: int, unit: int, remainder: int, longest: int) 
 
 
 def filled(pick: Pick, server: Server, bucket: int, *, beside: int) -> Lengths:
-    """Mostly just under the bucket, else on the edges of the padding bound or above every bucket.
-
-    Half of the time with one of the two remainders that leave the ranks most uneven.
-    """
+    """Mostly just under the bucket; half of the time with a remainder that leaves the ranks most uneven."""
     unit, largest = 2 * server.cp_size, server.capture_num_tokens[-1]
     under = [bucket - short for short in range(unit)] * (1 + 16 // unit)
     edges = (bucket // 2, (bucket - 1) // 2, bucket // 2 + 1, bucket + 1, largest + 1, 2 * largest)

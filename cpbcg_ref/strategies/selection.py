@@ -23,10 +23,9 @@ def graphs(contract: Contract) -> tuple[str, ...]:
 
 
 def server(pick: Pick, contract: Contract) -> Server:
-    """A server whose whole ladder every engine can capture; `cp_size` may be 1.
+    """A server whose whole ladder every engine can capture: up to five buckets, close, far apart or doubling.
 
-    Up to five buckets: one token apart, a shard apart, far apart, doubling. One server in eleven has a layout that the
-    engine shards but captures no graphs for, if there is one.
+    `cp_size` may be 1. One in eleven has a layout that the engine shards but captures no graphs for, if there is one.
     """
     cp_size = pick(cp_sizes(contract))
     graphless = [name for name in contract.strategies if name not in contract.graph_strategies and cp_size > 1]
@@ -88,10 +87,10 @@ def select_case(pick: Pick, contract: Contract, server: Server | None = None) ->
         ladder: Sequence[int] = server.capture_num_tokens
         tokens = max(1, pick(ladder) // pick((1, 2)) - pick((0, 1, 2, -1)))
     else:
-        tokens = 1 + pick((pick(range(64)), 16 * pick(range(256)) + pick(range(16))))
+        tokens = 1 + pick((pick(range(64)), pick(range(4096))))
         by = (0, 1, 8, -1, tokens, tokens + 1, tokens - 1, tokens // 2, tokens // 4, 3 * tokens, -(tokens // 2))
         ladder = sorted({max(1, tokens + pick(by)) for _ in range(6)})
-    required = 1 + pick(range(256)) * tokens // 256
+    required = 1 + pick(range(tokens))
     rows = (required, required + 8, required - 1, required + 1, 2 * required, None, 0)
     table = [(bucket, pick(rows)) for bucket in ladder]
     return SelectCase(
@@ -113,10 +112,8 @@ def select_pair_case(pick: Pick, contract: Contract, server: Server | None = Non
     bucket, held = pick((grown, grown, grown, (base.num_tokens - 1, plenty), (over, plenty), (over - 1, None)))
     if bucket < 1 or (bucket != own and bucket in ladder):
         return SelectPairCase(base=base, more=base)
-    rows |= {} if held is None else {bucket: held}
-    more = replace(
-        base, capture_num_tokens=tuple(sorted({*ladder, bucket})), bucket_local_tokens=tuple(sorted(rows.items()))
-    )
+    table = sorted((rows if held is None else rows | {bucket: held}).items())
+    more = replace(base, capture_num_tokens=tuple(sorted({*ladder, bucket})), bucket_local_tokens=tuple(table))
     return SelectPairCase(base=base, more=more)
 
 
