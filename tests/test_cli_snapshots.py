@@ -230,9 +230,9 @@ rank  rows
 required rows, the same on every rank: 520
 
 bucket  captured rows  verdict
-  2048            512  refused: 512 rows < 520 required
+  2048            512  too few rows: 512 captured, 520 needed
   2304            576  chosen
-  2560            640  fits, but 2304 is smaller
+  2560            640  fits, 2304 is smaller
 
 chosen: 2304
 """
@@ -247,9 +247,9 @@ rank  rows
 required rows, the same on every rank: 16
 
 bucket  captured rows  verdict
-     7              2  refused: 7 tokens < 27 of the batch, 2 rows < 16 required
-    32              8  refused: 8 rows < 16 required
-    64             16  refused: 64 tokens > 2 x 27 of the batch
+     7              2  too few tokens: 27 needed; too few rows: 2 captured, 16 needed
+    32              8  too few rows: 8 captured, 16 needed
+    64             16  over 2x: at most 54 tokens allowed
 
 chosen: none, the batch runs eager
 """
@@ -264,7 +264,7 @@ rank  rows
 required rows, the same on every rank: 32
 
 bucket  captured rows  verdict
-   128             32  refused: CP is not active for this batch
+   128             32  CP is not active for this batch
 
 chosen: none, the batch runs eager
 """
@@ -296,7 +296,7 @@ def test_explain_as_json_has_the_documented_keys(capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["rows_per_rank"] == [513, 511, 512, 512]
     assert (found["required_local_tokens"], found["chosen"]) == (520, 2304)
-    assert found["buckets"][0] == {"bucket": 2048, "captured": 512, "verdict": "refused: 512 rows < 520 required"}
+    assert found["buckets"][0] == {"bucket": 2048, "captured": 512, "verdict": "too few rows: 512 captured, 520 needed"}
 
 
 def test_the_python_of_a_case_leaves_defaults_out_and_rebuilds_it():

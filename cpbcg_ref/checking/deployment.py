@@ -43,17 +43,16 @@ def read_table(name: str, values: Any) -> Any:
     refuse_unknown("table", name, TABLES)
     if not isinstance(values, dict):
         raise InvalidInput(f"{name} is {values!r}: it must be a table, [{name}]")
-    known = {field.name: field for field in fields(TABLES[name])}
+    known = {field.name: field.default is MISSING for field in fields(TABLES[name])}
     for key in values:
         refuse_unknown(f"key of [{name}]", key, known)
-    for field in known.values():
-        if field.default is MISSING and field.name not in values:
-            raise InvalidInput(f"[{name}] lacks {field.name}")
+    if lacking := [key for key, needed in known.items() if needed and key not in values]:
+        raise InvalidInput(f"[{name}] lacks {lacking[0]}")
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
     try:
         (check_server if name == "server" else check_delayer)(**values)
     except InvalidInput as problem:
-        raise InvalidInput(f"[{name}] {problem}") from problem
+        raise InvalidInput(f"[{name}] {str(problem).replace('ladder is', 'capture_num_tokens is')}") from problem
     return TABLES[name](**values)
 
 
@@ -65,15 +64,10 @@ def refuse_unknown(what: str, name: str, known: Iterable[str]) -> None:
 
 def check_server(capture_num_tokens: Any, **values: Any) -> None:
     """Each value alone, and all together: some bucket can be captured."""
-    try:
-        cpbcg_ref.CaptureTable(ladder=capture_num_tokens, **values)
-    except InvalidInput as problem:
-        raise InvalidInput(str(problem).replace("ladder is", "capture_num_tokens is")) from problem
+    cpbcg_ref.CaptureTable(ladder=capture_num_tokens, **values)
 
 
-def check_delayer(token_usage_low_watermark: Any = None, **values: Any) -> None:
-    cpbcg_ref.DelayerConfig(token_usage_low_watermark=token_usage_low_watermark, **values)
-    if (token_usage_low_watermark or 0) > 1:
-        raise InvalidInput(
-            f"token_usage_low_watermark is {token_usage_low_watermark}: a share of the cache is at most 1"
-        )
+def check_delayer(**values: Any) -> None:
+    watermark = cpbcg_ref.DelayerConfig(**values).token_usage_low_watermark
+    if (watermark or 0) > 1:
+        raise InvalidInput(f"token_usage_low_watermark is {watermark}: a share of the cache is at most 1")

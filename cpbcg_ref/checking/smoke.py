@@ -17,10 +17,10 @@ BATCH = cases.Batch(lengths=(8,), prefixes=(0,))
 SELECT = cases.SelectCase(
     num_tokens=8, required_local_tokens=4, capture_num_tokens=(8, 16), bucket_local_tokens=((8, 4), (16, 8))
 )
-PASSES = cases.PassesCase(
-    config=cases.DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests=8),
-    passes=((cases.RankReport(prefillable=True),) * 2,),
-)
+CONFIG = cases.DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests=8)
+PASSES = cases.PassesCase(config=CONFIG, passes=((cases.RankReport(prefillable=True),) * 2,))
+ATTEMPTS = cases.AttemptsCase(attempts=(cases.Attempt(admitted=3),))
+VOTES = cases.VotesCase(mid_chunk=(False, False), waiting=(1, 0))
 LAYOUT = {"is_cp_active": "active", "logical_rows": "logical", "shard": "rows", "shard_positions": "positions"}
 LAYOUT |= {"kv_segments": "segments", "gather": "restored"}
 REPLAY = {"is_cp_active": "active", "can_run_graph": "admitted", "select": "bucket", "load_batch": "loaded"}
@@ -64,8 +64,8 @@ def capability(engine: Any, name: str) -> Line:
         problems = misfits(engine, name)
     except Exception as error:  # whatever came out of the adapter is what we look for
         last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(last.filename).name}:{last.lineno}"
-        problems = [f"calling it or reading its answer raised {type(error).__name__}: {error} ({where})"]
+        raised = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+        problems = [f"calling it or reading its answer raised {raised}"]
     return Line("broken" if problems else "ok", name, "; ".join(problems))
 
 
@@ -85,8 +85,7 @@ def ask(engine: Any, name: str, strategy: str) -> dict[str, Any]:
             seen = asking.ask_layout(engine, cases.LayoutCase(cp_size=2, batch=BATCH, strategy=strategy))
             return {method: getattr(seen, field) for method, field in LAYOUT.items()}
         case "capacity":
-            how = {"cp_size": 2, "strategy": strategy}
-            return {"required_local_tokens": asking.each_rank(engine, 2, engine.required_local_tokens, [8], **how)}
+            return {"required_local_tokens": asking.ask_required(engine, (8,), cp_size=2, strategy=strategy)}
         case "selection":
             return {"select_replay_bucket": asking.ask_select(engine, SELECT).answer}
         case "replay":
@@ -97,11 +96,9 @@ def ask(engine: Any, name: str, strategy: str) -> dict[str, Any]:
         case "negotiation":
             return {"step": asking.ask_passes(engine, PASSES).passes[0]}
         case "attempts":
-            seen = asking.ask_attempts(engine, cases.AttemptsCase(attempts=(cases.Attempt(admitted=3),)))
-            return {"step": seen.max_prefill_bs}
+            return {"step": asking.ask_attempts(engine, ATTEMPTS).max_prefill_bs}
         case "votes":
-            seen = asking.ask_votes(engine, cases.VotesCase(mid_chunk=(False, False), waiting=(1, 0)))
-            return {"votes": seen.prefillable}
+            return {"votes": asking.ask_votes(engine, VOTES).prefillable}
     return {}
 
 

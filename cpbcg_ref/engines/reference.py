@@ -13,63 +13,6 @@ CORE = ("errors", "layout", "capture", "replay", "delayer")
 STRATEGIES = ("zigzag", "interleave")
 
 
-class Reference:
-    """`group` is cp_size and strategy. `policy` is the delayer's: "seed" as specified, or "hardened"."""
-
-    name = "reference"
-    version = version("cpbcg")
-    contract = Contract(strategies=STRATEGIES, graph_strategies=STRATEGIES, min_replay_bucket=True)
-    roots = tuple(str(Path(cpbcg_ref.__file__).with_name(f"{module}.py")) for module in CORE)
-    unavailable = {"data": "replayed data is checked by gpu_conformance, not built yet"}  # noqa: RUF012
-    policy = "seed"
-    select_replay_bucket = staticmethod(cpbcg_ref.select_replay_bucket)
-
-    def is_cp_active(self, batch: cases.Batch, *, cp_rank: int, **group: Any) -> bool:
-        return cpbcg_ref.is_cp_active(known(batch), **group)
-
-    def logical_rows(self, batch: cases.Batch, **group: Any) -> list[int]:
-        return list(cpbcg_ref.per_rank_logical_tokens(batch.lengths, **group))
-
-    def shard(self, batch: cases.Batch, payload: list[int], **group: Any) -> list[list[int]]:
-        rows, pad = group.pop("captured_rows", None), self.contract.padding_value
-        return list(map(list, cpbcg_ref.shard(payload, batch.lengths, pad=pad, rows=rows, **group)))
-
-    shard_positions = shard
-
-    def gather(self, batch: cases.Batch, rows: list[list[int]], **group: Any) -> list[list[int]]:
-        group.pop("captured_rows", None)  # the rows say how many they are
-        return [list(cpbcg_ref.gather(rows, batch.lengths, **group))] * len(rows)
-
-    def kv_segments(self, batch: cases.Batch, **group: Any) -> list[list[tuple[int, int]]]:
-        return list(map(list, cpbcg_ref.kv_segments(batch.lengths, prefixes=batch.prefixes, **group)))
-
-    def required_local_tokens(self, lengths: list[int] | None, *, cp_rank: int, **group: Any) -> int | None:
-        return cpbcg_ref.required_local_tokens(lengths, **group)
-
-    def start(self, server: cases.Server) -> "ReferenceServer":
-        return ReferenceServer(server)
-
-    def start_delayers(self, config: cases.DelayerConfig) -> "ReferenceDelayers":
-        return ReferenceDelayers(config, self.policy)
-
-    def start_attempts(self) -> "ReferenceAttempts":
-        return ReferenceAttempts()
-
-    def votes(self, mid_chunk: tuple[bool, ...], waiting: tuple[int, ...]) -> list[bool]:
-        config = cpbcg_ref.DelayerConfig(dp_size=1, max_delay_passes=1, max_running_requests=1, policy=self.policy)
-        fresh: dict[str, Any] = {"state": cpbcg_ref.DelayerState(), "config": config, "now_ms": 0.0, "token_usage": 1.0}
-        ranks = zip(mid_chunk, waiting, strict=True)
-        rows = [cpbcg_ref.make_report(prefillable=new > 0, chunk_in_progress=chunk, **fresh) for chunk, new in ranks]
-        return [row.prefillable for row in rows]
-
-
-class Hardened(Reference):
-    """The reference with a delayer that has none of the weaknesses that the SHOULD ids name."""
-
-    name = "reference-hardened"
-    policy = "hardened"
-
-
 class ReferenceServer:
     """A captured ladder; every rank would build the same table."""
 
@@ -81,11 +24,9 @@ class ReferenceServer:
         return {"lengths": known(batch), "num_tokens": batch.num_tokens, "table": self.table}
 
     def captured(self, cp_rank: int) -> answers.Captured:
-        return answers.Captured(
-            requests=tuple(self.table.requests.items()),
-            bucket_local_tokens=tuple(self.table.bucket_local_tokens.items()),
-            capture_num_tokens=self.table.capture_num_tokens,
-        )
+        requests, rows = tuple(self.table.requests.items()), tuple(self.table.bucket_local_tokens.items())
+        ladder = self.table.capture_num_tokens
+        return answers.Captured(requests=requests, bucket_local_tokens=rows, capture_num_tokens=ladder)
 
     def is_cp_active(self, batch: cases.Batch, cp_rank: int) -> bool:
         return cpbcg_ref.is_cp_active(known(batch), **self.table.group)
@@ -114,12 +55,11 @@ class ReferenceDelayers:
         ranks = list(zip(states, reports, strict=True))
         rows = [cpbcg_ref.make_report(state, self.config, **asdict(report)) for state, report in ranks]
         tables = [rows] * len(rows) if self.config.enable_dp_attention else [[row] for row in rows]
-        decisions = [
-            cpbcg_ref.negotiate(table, state, self.config, now_ms=report.now_ms)
-            for table, (state, report) in zip(tables, ranks, strict=True)
-        ]
-        self.states = [decision.state for decision in decisions]
-        return list(map(verdict, decisions))
+        made = []
+        for table, (state, report) in zip(tables, ranks, strict=True):
+            made.append(cpbcg_ref.negotiate(table, state, self.config, now_ms=report.now_ms))
+        self.states = [decision.state for decision in made]
+        return list(map(verdict, made))
 
 
 class ReferenceAttempts:
@@ -138,12 +78,58 @@ def known(batch: cases.Batch) -> tuple[int, ...] | None:
 
 
 def verdict(decision: cpbcg_ref.Decision) -> answers.Verdict:
-    state = decision.state
-    return answers.Verdict(
-        allow=decision.allow,
-        reason=decision.reason,
-        wait_passes=decision.wait_passes,
-        episode_open=state.delayed_passes > 0,
-        delayed_passes=state.delayed_passes,
-        free_pass_used=state.free_pass_used,
-    )
+    told = vars(decision) | vars(decision.state)
+    del told["state"], told["started_ms"]
+    return answers.Verdict(**told, episode_open=decision.state.delayed_passes > 0)
+
+
+class Reference:
+    """`group` is cp_size and strategy. `policy` is the delayer's: "seed" as specified, or "hardened"."""
+
+    name = "reference"
+    version = version("cpbcg")
+    contract = Contract(strategies=STRATEGIES, graph_strategies=STRATEGIES, min_replay_bucket=True)
+    roots = tuple(str(Path(cpbcg_ref.__file__).with_name(f"{module}.py")) for module in CORE)
+    unavailable = {"data": "replayed data is checked by gpu_conformance, not built yet"}  # noqa: RUF012
+    policy = "seed"
+    select_replay_bucket = staticmethod(cpbcg_ref.select_replay_bucket)
+    start, start_attempts = ReferenceServer, ReferenceAttempts
+
+    def is_cp_active(self, batch: cases.Batch, *, cp_rank: int, **group: Any) -> bool:
+        return cpbcg_ref.is_cp_active(known(batch), **group)
+
+    def logical_rows(self, batch: cases.Batch, **group: Any) -> list[int]:
+        return list(cpbcg_ref.per_rank_logical_tokens(batch.lengths, **group))
+
+    def shard(self, batch: cases.Batch, payload: list[int], **group: Any) -> list[list[int]]:
+        rows, pad = group.pop("captured_rows", None), self.contract.padding_value
+        return list(map(list, cpbcg_ref.shard(payload, batch.lengths, pad=pad, rows=rows, **group)))
+
+    shard_positions = shard
+
+    def gather(self, batch: cases.Batch, rows: list[list[int]], **group: Any) -> list[list[int]]:
+        group.pop("captured_rows", None)  # the rows say how many they are
+        return [list(cpbcg_ref.gather(rows, batch.lengths, **group))] * len(rows)
+
+    def kv_segments(self, batch: cases.Batch, **group: Any) -> list[list[tuple[int, int]]]:
+        return list(map(list, cpbcg_ref.kv_segments(batch.lengths, prefixes=batch.prefixes, **group)))
+
+    def required_local_tokens(self, lengths: list[int] | None, *, cp_rank: int, **group: Any) -> int | None:
+        return cpbcg_ref.required_local_tokens(lengths, **group)
+
+    def start_delayers(self, config: cases.DelayerConfig) -> ReferenceDelayers:
+        return ReferenceDelayers(config, self.policy)
+
+    def votes(self, mid_chunk: tuple[bool, ...], waiting: tuple[int, ...]) -> list[bool]:
+        config = cpbcg_ref.DelayerConfig(dp_size=1, max_delay_passes=1, max_running_requests=1, policy=self.policy)
+        fresh: dict[str, Any] = {"state": cpbcg_ref.DelayerState(), "config": config, "now_ms": 0.0, "token_usage": 1.0}
+        ranks = zip(mid_chunk, waiting, strict=True)
+        rows = [cpbcg_ref.make_report(prefillable=new > 0, chunk_in_progress=chunk, **fresh) for chunk, new in ranks]
+        return [row.prefillable for row in rows]
+
+
+class Hardened(Reference):
+    """The reference with a delayer that has none of the weaknesses that the SHOULD ids name."""
+
+    name = "reference-hardened"
+    policy = "hardened"

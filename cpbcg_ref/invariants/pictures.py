@@ -7,7 +7,7 @@ from cpbcg_ref import cases
 from cpbcg_ref.answers import Loaded, Raised, Verdict
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.invariants.judging import Turn, turns
-from cpbcg_ref.oracles.buckets import fitting, refusals
+from cpbcg_ref.oracles.buckets import verdicts
 
 WIDEST = 44  # columns of a cell
 PASS = ("pass", "rank", "prefillable", "usage", "running", "size", "waiting", "clock ms")
@@ -59,10 +59,8 @@ def of_capture(case: cases.CaptureCase, seen: Any, contract: Contract) -> list[s
 
 
 def buckets(case: cases.SelectCase) -> list[str]:
-    rows, able = dict(case.bucket_local_tokens), fitting(case)
-    fits = {bucket: "chosen" if bucket == able[0] else f"fits, {able[0]} is smaller" for bucket in able}
-    told = [(b, rows.get(b), fits.get(b) or refusals(case, b)[0]) for b in case.capture_num_tokens]
-    return table([{"bucket": b, "captured rows": count, "by the specification": why} for b, count, why in told])
+    rows, told = dict(case.bucket_local_tokens), verdicts(case).items()
+    return table([{"bucket": b, "captured rows": rows.get(b), "by the specification": why[0]} for b, why in told])
 
 
 def of_select(case: cases.SelectCase, seen: Any, contract: Contract) -> list[str]:

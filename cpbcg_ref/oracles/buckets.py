@@ -21,6 +21,13 @@ def fitting(case: SelectCase) -> list[int]:
     return [bucket for bucket in sorted(set(case.capture_num_tokens)) if not refusals(case, bucket)]
 
 
+def verdicts(case: SelectCase) -> dict[int, list[str]]:
+    """What becomes of each bucket of the ladder: chosen, fitting but not the smallest, or why it is refused."""
+    able = fitting(case)
+    told = {bucket: [f"fits, {able[0]} is smaller"] for bucket in able} | {bucket: ["chosen"] for bucket in able[:1]}
+    return {bucket: told.get(bucket) or refusals(case, bucket) for bucket in case.capture_num_tokens}
+
+
 def has_legal_split(bucket: int, *, shortest: int, longest: int, step: int = 1) -> bool:
     """Do some k requests of `shortest` to `longest` tokens, each a multiple of `step`, sum to the bucket?
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import cpbcg_ref
-
-FACTOR = 2  # largest bucket / tokens of the batch
+from cpbcg_ref.cases import SelectCase
+from cpbcg_ref.oracles.buckets import verdicts
 
 
 def explain(
@@ -16,32 +16,18 @@ def explain(
     Raises InvalidInput for values that no server can have.
     """
     required = cpbcg_ref.required_local_tokens(lengths, alignment=align, **group)
-    graph = group["cp_size"] == 1 or cpbcg_ref.is_cp_active(lengths, **group)
-    chosen = cpbcg_ref.select_replay_bucket(
-        num_tokens=sum(lengths),
-        required_local_tokens=required if graph else None,
-        capture_num_tokens=[bucket for bucket, _ in captured],
-        bucket_local_tokens=dict(captured),
-        max_padding_factor=FACTOR,
-    )
-
-    def verdict(bucket: int, rows: int) -> str:
-        if bucket == chosen:
-            return "chosen"
-        refusals = {
-            "CP is not active for this batch": not graph,
-            f"{bucket} tokens < {sum(lengths)} of the batch": bucket < sum(lengths),
-            f"{rows} rows < {required} required": rows < (required or 0),
-            f"{bucket} tokens > {FACTOR} x {sum(lengths)} of the batch": bucket > FACTOR * sum(lengths),
-        }
-        refused = ", ".join(why for why, holds in refusals.items() if holds)
-        return f"refused: {refused}" if refused else f"fits, but {chosen} is smaller"
-
+    active = group["cp_size"] == 1 or cpbcg_ref.is_cp_active(lengths, **group)
+    needed, ladder = required if active else None, tuple(bucket for bucket, _ in captured)
+    asked: dict[str, Any] = {"num_tokens": sum(lengths), "required_local_tokens": needed, "capture_num_tokens": ladder}
+    chosen = cpbcg_ref.select_replay_bucket(**asked, bucket_local_tokens=dict(captured))
+    told = {bucket: ["CP is not active for this batch"] for bucket in ladder}
+    if needed is not None:
+        told = verdicts(SelectCase(**asked, bucket_local_tokens=tuple(captured)))
     return {
         "rows_per_rank": list(cpbcg_ref.per_rank_logical_tokens(lengths, **group)),
         "required_local_tokens": required,
         "buckets": [
-            {"bucket": bucket, "captured": rows, "verdict": verdict(bucket, rows)} for bucket, rows in captured
+            {"bucket": bucket, "captured": rows, "verdict": "; ".join(told[bucket])} for bucket, rows in captured
         ],
         "chosen": chosen,
     }
