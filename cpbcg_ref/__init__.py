@@ -1,15 +1,7 @@
 """Executable specification of context-parallel prefill with captured CUDA graphs. Standard library only."""
 
 from cpbcg_ref.capture import CaptureTable, capture_requests
-from cpbcg_ref.delayer import (
-    Decision,
-    DelayerConfig,
-    DelayerState,
-    RankReport,
-    RecentAttempts,
-    make_report,
-    negotiate,
-)
+from cpbcg_ref.delayer import Decision, DelayerConfig, DelayerState, RankReport, RecentAttempts, make_report, negotiate
 from cpbcg_ref.errors import CpbcgError, InvalidInput, ReplayError
 from cpbcg_ref.layout import (
     extend_lengths,

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import filter as matching
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +22,7 @@ from cpbcg_ref.errors import CpbcgError
 PROFILES = ("dev", "ci", "nightly")  # as in checking.profiles, which is slow to import for --help
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 JSON = click.option("--json", "json_file", metavar="FILE", help='Write the result as JSON; "-" is stdout.')
+note = partial(click.echo, err=True)
 UNPINNED = click.option("--allow-unpinned", is_flag=True, help="Fetch a release without a known sha256.")
 
 
@@ -207,10 +209,6 @@ def integers(option: str, text: str, separator: str) -> list[int]:
     if wrong := [word for word in words if not re.fullmatch(r"\s*-?\d+\s*", word)]:
         raise click.BadParameter(f"{wrong[0].strip()!r} is not an integer", param_hint=option)
     return list(map(int, words))
-
-
-def note(line: str) -> None:
-    click.echo(line, err=True)
 
 
 def deliver(how: Callable[[Any, Any], None], what: Any, json_file: str | None, data: Any) -> None:

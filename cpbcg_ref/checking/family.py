@@ -5,6 +5,7 @@ is then searched alone, with the same seed, and shrunk.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -42,10 +43,7 @@ class PartRun:
     error: str = ""
     violation: Violation | None = None
     seed: int = 0
-    witnesses: dict[str, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.witnesses = dict.fromkeys(self.part.witnesses, 0)
+    witnesses: Counter[str] = field(default_factory=Counter)
 
     @property
     def open(self) -> bool:
@@ -53,7 +51,7 @@ class PartRun:
 
     @property
     def unmet(self) -> list[str]:
-        return [name for name, count in self.witnesses.items() if not count]
+        return [name for name in self.part.witnesses if not self.witnesses[name]]
 
     def judge(self, case: Any, seen: Any, contract: Any) -> None:
         """Count the witnesses and keep the first violation; a checker that raises is an error, never a verdict."""

@@ -4,33 +4,16 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 
-# Examples per family in the `ci` profile, chosen so that the whole suite ends within 20 s on two cores while each
-# witness comes up in every seed tried. Families that cost little get more. Those that take longest come first, so that
-# the last worker does not wait for them.
-CI_EXAMPLES = {
-    "replay": 200,
-    "passes": 250,
-    "skewed-passes": 200,
-    "last-pass": 250,
-    "layout": 150,
-    "capture": 100,
-    "bad-layout": 100,
-    "attempts": 60,
-    "select": 400,
-    "select-pair": 200,
-    "votes": 50,
-    "data": 50,
-}
+from cpbcg_ref.asking import FAMILIES
+
+PROFILES = {"dev": 0.3, "ci": 1.0, "nightly": 15.0}  # times the examples of a family
 # Nothing around a run may change it: not $CI, a database, the clock or the host's speed.
 SAME_EVERYWHERE: dict[str, Any] = {"database": None, "deadline": None, "derandomize": False}
 
 
-PROFILES = {"dev": 0.3, "ci": 1.0, "nightly": 15.0}  # times CI_EXAMPLES
-
-
 def quiet_settings(profile: str, family: str, *, shrink: bool) -> settings:
     return settings(
-        max_examples=max(20, round(CI_EXAMPLES[family] * PROFILES[profile])),
+        max_examples=max(20, round(FAMILIES[family].examples * PROFILES[profile])),
         phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
         report_multiple_bugs=False,
         print_blob=False,

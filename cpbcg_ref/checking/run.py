@@ -52,9 +52,8 @@ class Checker:
         }
         if asked := [run for run in runs.values() if not run.skipped]:
             strategy = cases_for(family, self.engine.contract, deployment=self.deployment)
-            run = FamilyRun(
-                engine=self.engine, family=family, strategy=strategy, profile=self.profile, executed=self.executed
-            )
+            how = {"engine": self.engine, "profile": self.profile, "executed": self.executed}
+            run = FamilyRun(family=family, strategy=strategy, **how)
             run.judge(asked, first_seed=self.seed, rounds=1 if self.deployment else ROUNDS)
         self.judged |= {key: self.part_result(key[0], run) for key, run in runs.items()}
 
@@ -80,7 +79,7 @@ class Checker:
             message=message,
             counterexample=self.counterexample(violation) if violation else None,
             reproduce=f"cpbcg check {self.target} {options}" if violation else "",
-            witnesses={} if run.skipped else run.witnesses,
+            witnesses={name: run.witnesses[name] for name in run.part.witnesses if not run.skipped},
         )
 
     def counterexample(self, found: Violation) -> Counterexample:
@@ -90,12 +89,10 @@ class Checker:
 
     def verdict(self, run: PartRun) -> tuple[str, str]:
         """Outcome and message. What a pinned deployment excludes cannot come up: it is said and spoils no verdict."""
-        if run.skipped:
-            return "skip", run.skipped
-        if run.error:
-            return "error", run.error
-        if run.violation:
-            return "fail", str(run.violation)
+        ends = {"skip": run.skipped, "error": run.error, "fail": str(run.violation or "")}
+        for outcome, message in ends.items():
+            if message:
+                return outcome, message
         if not run.examples:
             return "unwitnessed", "no case could be put to the engine: every one was refused"
         if not run.unmet:

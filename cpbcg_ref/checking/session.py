@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any
 
+from cpbcg_ref.asking import FAMILIES
 from cpbcg_ref.cases import Deployment
-from cpbcg_ref.checking.profiles import CI_EXAMPLES
 from cpbcg_ref.checking.results import Report, Result
 from cpbcg_ref.checking.run import Checker
 from cpbcg_ref.engines.targets import resolve
@@ -40,7 +40,7 @@ def check(
     engine = _engines[target] = resolve(target, allow_unpinned=allow_unpinned, progress=tell)
     name, chosen = f"{engine.name} {engine.version}", tuple(REGISTRY if ids is None else ids)
     asked = {part.family for one in chosen for part in REGISTRY[one].parts}
-    families = [family for family in CI_EXAMPLES if family in asked]
+    families = [family for family in FAMILIES if family in asked]
     options: dict[str, Any] = {"target": target, "profile": profile, "seed": seed, "deployment": deployment}
     checker, began = Checker(engine=engine, **options), time.perf_counter()
     with ProcessPoolExecutor(min(workers or os.cpu_count() or 1, len(families))) as pool:

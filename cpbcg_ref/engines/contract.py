@@ -48,16 +48,12 @@ A class with `batch.lengths_known` False must tell the engine None for the lengt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-METHODS = {
-    "layout": ("is_cp_active", "logical_rows", "shard", "shard_positions", "gather", "kv_segments"),
-    "capacity": ("required_local_tokens",),
-    "selection": ("select_replay_bucket",),
-    "replay": ("start",),
-    "negotiation": ("start_delayers",),
-    "attempts": ("start_attempts",),
-    "votes": ("votes",),
-    "data": ("replay_data",),
+METHODS: dict[str, tuple[str, ...]] = {
+    "layout": ("is_cp_active", "logical_rows", "shard", "shard_positions", "gather", "kv_segments")
 }
+METHODS |= {"capacity": ("required_local_tokens",), "selection": ("select_replay_bucket",), "replay": ("start",)}
+METHODS |= {"negotiation": ("start_delayers",), "attempts": ("start_attempts",), "votes": ("votes",)}
+METHODS |= {"data": ("replay_data",)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +89,6 @@ class Contract:
 
 def missing(engine: object, capability: str) -> str | None:
     """Why the engine cannot be asked about a capability, or None if it can."""
-    reason: str | None = getattr(engine, "unavailable", {}).get(capability)
-    if reason:
-        return reason
+    declared: str | None = getattr(engine, "unavailable", {}).get(capability)
     lacking = [name for name in METHODS[capability] if not callable(getattr(engine, name, None))]
-    return f"the adapter has no {', '.join(lacking)}" if lacking else None
+    return declared or (f"the adapter has no {', '.join(lacking)}" if lacking else None)

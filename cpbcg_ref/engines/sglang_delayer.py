@@ -146,28 +146,18 @@ class Rank:
         return gather.contribution
 
     def step(self, report: RankReport, gathered: Any) -> Verdict:
-        result = self._run(self._delayer, report, Gather(gathered))
-        state = self._delayer._curr_state
-        return Verdict(
-            allow=bool(result.output_allow),
-            reason=result.output_reason,
-            wait_passes=result.wait_forward_passes,
-            episode_open=state is not None,
-            delayed_passes=state.delayed_count if state is not None else 0,
-            free_pass_used=not self._delayer.skip_first_delayer,
-        )
+        said, state = self._run(self._delayer, report, Gather(gathered)), self._delayer._curr_state
+        told = {"allow": bool(said.output_allow), "reason": said.output_reason, "wait_passes": said.wait_forward_passes}
+        delayed, used = 0 if state is None else state.delayed_count, not self._delayer.skip_first_delayer
+        return Verdict(**told, episode_open=state is not None, delayed_passes=delayed, free_pass_used=used)
 
     def _run(self, delayer: Any, report: RankReport, gather: Gather) -> Any:
         _here.now, _here.process, _here.gather = Seconds(report.now_ms), self._process, gather
         executor = self._executor(delayer, token_usage=report.token_usage)
         if report.prefillable:  # a rank with nothing to prefill is asked by `finalize` alone
-            executor.negotiate_should_allow_prefill(
-                local_prefillable=True,
-                running_batch=report.running_batch,
-                max_prefill_bs=report.max_prefill_bs,
-                max_running_requests=self._process.max_running_requests,
-                waiting_queue_len=report.waiting_queue_len,
-            )
+            counts = {name: getattr(report, name) for name in ("running_batch", "max_prefill_bs", "waiting_queue_len")}
+            counts["max_running_requests"] = self._process.max_running_requests
+            executor.negotiate_should_allow_prefill(local_prefillable=True, **counts)
         ran = int(report.prefillable and executor._result.output_allow)
         executor.finalize(**dict.fromkeys(required(executor.finalize), ran))
         return executor._result

@@ -139,13 +139,12 @@ class Started:
         forward, runner = self._batch(batch, cp_rank), self.runners[cp_rank]
         if not self.gate(runner, forward):
             return None
-        if not hasattr(runner.prefill_cp_bcg_input, SELECTOR):
+        choose = getattr(runner.prefill_cp_bcg_input, SELECTOR, None)
+        if choose is None:
             return self._by_tokens(runner, batch.num_tokens)
-        bucket: int | None = getattr(runner.prefill_cp_bcg_input, SELECTOR)(
-            num_tokens=batch.num_tokens,
-            extend_seq_lens=forward.extend_seq_lens_cpu,
-            capture_num_tokens=runner.capture_num_tokens,
-            max_padding_factor=self.factor,
+        asked = {"num_tokens": batch.num_tokens, "extend_seq_lens": forward.extend_seq_lens_cpu}
+        bucket: int | None = choose(
+            **asked, capture_num_tokens=runner.capture_num_tokens, max_padding_factor=self.factor
         )
         return bucket
 

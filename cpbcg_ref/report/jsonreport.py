@@ -46,11 +46,6 @@ def answers(report: Report) -> list[dict[str, str]]:
         asked.sort(key=lambda one: OUTCOMES.index(one.outcome))
         told = [f"{one.invariant} {one.outcome} ({one.message or f'{one.examples} examples'})" for one in asked]
         verdict = ANSWERS.get(asked[0].outcome, "unknown") if asked else "unknown"
-        found.append(
-            {
-                "question": f"can this server {question}?",
-                "answer": verdict,
-                "why": ", ".join(told) or "nothing was asked",
-            }
-        )
+        why = ", ".join(told) or "nothing was asked"
+        found.append({"question": f"can this server {question}?", "answer": verdict, "why": why})
     return found
