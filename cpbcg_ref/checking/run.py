@@ -67,20 +67,14 @@ class Checker:
 
     def part_result(self, invariant_id: str, run: PartRun) -> Result:
         outcome, message = self.verdict(run)
-        violation = run.violation if outcome == "fail" else None
-        config = " --config FILE" if self.deployment else ""
-        options = f"--select {invariant_id} --profile {self.profile} --seed {self.seed}{config}"
-        return Result(
-            invariant=invariant_id,
-            level=REGISTRY[invariant_id].level,
-            outcome=outcome,
-            examples=run.examples,
-            seconds=run.seconds,
-            message=message,
-            counterexample=self.counterexample(violation) if violation else None,
-            reproduce=f"cpbcg check {self.target} {options}" if violation else "",
-            witnesses={name: run.witnesses[name] for name in run.part.witnesses if not run.skipped},
-        )
+        told: dict[str, Any] = {"outcome": outcome, "message": message, "seconds": run.seconds}
+        told["witnesses"] = {name: run.witnesses[name] for name in run.part.witnesses if not run.skipped}
+        if run.violation and outcome == "fail":
+            config = " --config FILE" if self.deployment else ""
+            options = f"--select {invariant_id} --profile {self.profile} --seed {self.seed}{config}"
+            told["reproduce"] = f"cpbcg check {self.target} {options}"
+            told["counterexample"] = self.counterexample(run.violation)
+        return Result(invariant=invariant_id, level=REGISTRY[invariant_id].level, examples=run.examples, **told)
 
     def counterexample(self, found: Violation) -> Counterexample:
         case = {"kind": type(found.case).__name__} | dataclasses.asdict(found.case)

@@ -41,7 +41,8 @@ def check(
     name, chosen = f"{engine.name} {engine.version}", tuple(REGISTRY if ids is None else ids)
     asked = {part.family for one in chosen for part in REGISTRY[one].parts}
     families = [family for family in FAMILIES if family in asked]
-    options: dict[str, Any] = {"target": target, "profile": profile, "seed": seed, "deployment": deployment}
+    told: dict[str, Any] = {"target": target, "profile": profile, "seed": seed}
+    options = told | {"deployment": deployment}
     checker, began = Checker(engine=engine, **options), time.perf_counter()
     with ProcessPoolExecutor(min(workers or os.cpu_count() or 1, len(families))) as pool:
         jobs = [pool.submit(sweep, family, chosen, options) for family in families]
@@ -51,17 +52,9 @@ def check(
             checker.judged |= judged
             checker.executed |= executed
             progress(name, done, len(jobs))
-    return Report(
-        target=target,
-        engine=engine.name,
-        version=engine.version,
-        profile=profile,
-        seed=seed,
-        results=tuple(map(checker.result, chosen)),
-        executed=tuple(sorted(checker.executed)),
-        seconds=time.perf_counter() - began,
-        about_deployment=deployment is not None,
-    )
+    told |= {"engine": engine.name, "version": engine.version, "seconds": time.perf_counter() - began}
+    results, ran = tuple(map(checker.result, chosen)), tuple(sorted(checker.executed))
+    return Report(**told, results=results, executed=ran, about_deployment=deployment is not None)
 
 
 def sweep(family: str, ids: tuple[str, ...], options: dict[str, Any]) -> tuple[dict[tuple[str, int], Result], set[str]]:

@@ -108,11 +108,11 @@ class Delayers:
         """The verdict of every rank. Without DP attention each one is a replica that gathers from nobody else."""
         ranks = list(zip(self._ranks, reports, strict=self._together))
         groups = [ranks] if self._together else [[rank] for rank in ranks]
-        return [answer for group in groups for answer in self._pass(group)]
-
-    def _pass(self, group: list[tuple["Rank", RankReport]]) -> list[Verdict | Raised]:
-        gathered = join([rank.contribution(report) for rank, report in group])
-        return [answered(self, rank.step, report, gathered) for rank, report in group]
+        verdicts: list[Verdict | Raised] = []
+        for group in groups:
+            gathered = join([rank.contribution(report) for rank, report in group])
+            verdicts += [answered(self, rank.step, report, gathered) for rank, report in group]
+        return verdicts
 
 
 def join(contributions: list[Any]) -> Any:

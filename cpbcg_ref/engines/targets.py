@@ -8,7 +8,6 @@ path/to/file.py:Class            an adapter in a file; the file's folder can be 
 package.module:Class             an adapter in a module; the working directory can be imported from
 """
 
-import importlib.metadata
 import importlib.util
 import os
 import pkgutil
@@ -109,10 +108,7 @@ def installed(name: str) -> tuple[Path, str] | None:
     if spec is None or spec.origin is None:
         return None  # a folder without __init__.py, such as a clone in the working directory, is no installation
     root = Path(spec.origin).parents[1]
-    try:
-        return root, importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return root, tree_version(name, root)
+    return root, tree_version(name, root)
 
 
 def unpacked(name: str, folder: str) -> tuple[Path, str]:
