@@ -18,8 +18,7 @@ class Raised:
         return f"{self.kind}: {self.message} ({self.where})"
 
 
-Row = int | None  # index of a token in the batch, None for padding
-Rows = tuple[Row, ...]
+Rows = tuple[int | None, ...]  # indices of tokens in the batch, None for padding
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from cpbcg_ref.cases import DelayerConfig, Deployment, Server
 from cpbcg_ref.errors import InvalidInput
 
 TABLES: dict[str, type] = {"server": Server, "delayer": DelayerConfig}
+RULES: dict[str, type] = {"server": cpbcg_ref.CaptureTable, "delayer": cpbcg_ref.DelayerConfig}  # raise InvalidInput
 
 
 def read_deployment(path: Path) -> Deployment:
@@ -50,9 +51,11 @@ def read_table(name: str, values: Any) -> Any:
         raise InvalidInput(f"[{name}] lacks {lacking[0]}")
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
     try:
-        (check_server if name == "server" else check_delayer)(**values)
+        RULES[name](**{"ladder" if key == "capture_num_tokens" else key: value for key, value in values.items()})
     except InvalidInput as problem:
         raise InvalidInput(f"[{name}] {str(problem).replace('ladder is', 'capture_num_tokens is')}") from problem
+    if (share := values.get("token_usage_low_watermark", 0)) > 1:
+        raise InvalidInput(f"[{name}] token_usage_low_watermark is {share}: a share of the cache is at most 1")
     return TABLES[name](**values)
 
 
@@ -60,14 +63,3 @@ def refuse_unknown(what: str, name: str, known: Iterable[str]) -> None:
     if name not in known:
         near = get_close_matches(name, known, n=1) or sorted(known)
         raise InvalidInput(f"{name} is an unknown {what}: did you mean {' or '.join(near)}?")
-
-
-def check_server(capture_num_tokens: Any, **values: Any) -> None:
-    """Each value alone, and all together: some bucket can be captured."""
-    cpbcg_ref.CaptureTable(ladder=capture_num_tokens, **values)
-
-
-def check_delayer(**values: Any) -> None:
-    watermark = cpbcg_ref.DelayerConfig(**values).token_usage_low_watermark
-    if (watermark or 0) > 1:
-        raise InvalidInput(f"token_usage_low_watermark is {watermark}: a share of the cache is at most 1")

@@ -1,7 +1,6 @@
 """Which of the engine's own functions ran: recorded by the interpreter, not claimed by the adapter."""
 
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,10 +22,8 @@ def recording(roots: tuple[str, ...], into: set[str]) -> Iterator[None]:
             shown = Path(code.co_filename).relative_to(Path(root).parent)  # the same on every machine
             into.add(f"{shown}:{code.co_qualname}")
 
-    threading.setprofile(hook)
     sys.setprofile(hook)
     try:
         yield
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)

@@ -62,8 +62,7 @@ class Checker:
         table = "delayer" if invariant_id.startswith("delay.") else "server"
         if self.deployment and getattr(self.deployment, table) is None:
             return f"the configuration has no [{table}]"
-        needed = (FAMILIES[part.family].capability, *part.needs)
-        return next(filter(None, (missing(self.engine, capability) for capability in needed)), "")
+        return next(filter(None, (missing(self.engine, capability) for capability in capabilities(part))), "")
 
     def part_result(self, invariant_id: str, run: PartRun) -> Result:
         outcome, message = self.verdict(run)
@@ -103,6 +102,11 @@ class Checker:
             seconds=round(sum(result.seconds for result in results), 4),
             witnesses={name: count for result in results for name, count in result.witnesses.items()},
         )
+
+
+def capabilities(part: Part) -> tuple[str, ...]:
+    """What an engine needs to be asked about this part."""
+    return (FAMILIES[part.family].capability, *part.needs)
 
 
 def as_python(value: Any) -> str:

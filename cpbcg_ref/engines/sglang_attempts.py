@@ -94,17 +94,12 @@ class Adder:
     new_chunked_req = None
     results: Any  # the release's AddReqResult
 
-    def __init__(self, *args: Any, max_prefill_bs: int, prefill_delayer_single_pass: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, prefill_delayer_single_pass: Any, **options: Any) -> None:
         self._running = next(arg for arg in args if isinstance(arg, Batch))
-        self._running.reported = max_prefill_bs
-        self._negotiate = functools.partial(
-            prefill_delayer_single_pass.negotiate_should_allow_prefill,
-            local_prefillable=True,
-            running_batch=self._running.batch_size(),
-            max_prefill_bs=max_prefill_bs,
-            max_running_requests=options["max_running_requests"],
-            waiting_queue_len=options["waiting_queue_len"],
-        )
+        self._running.reported = options["max_prefill_bs"]
+        counts = {name: options[name] for name in ("max_prefill_bs", "max_running_requests", "waiting_queue_len")}
+        counts |= {"local_prefillable": True, "running_batch": self._running.batch_size()}
+        self._negotiate = functools.partial(prefill_delayer_single_pass.negotiate_should_allow_prefill, **counts)
         self.can_run_list: list[Any] = []
         self.preempt_list: list[Any] = []
 

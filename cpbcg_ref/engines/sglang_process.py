@@ -53,7 +53,12 @@ class Process:
 
     def __init__(self, package_root: Path) -> None:
         self.group: Callable[[Any, Any], None] = always(None)  # the all-gather of the CP group: (output, local)
-        self.parallel, self.args, self.execution = self._parallel(), server_args(), execution()
+        self.parallel, self.args = self._parallel(), server_args()
+        self.execution = Bag(
+            moe=Bag(elastic_ep_backend=None), overlap=Bag(enable_two_batch_overlap=False),
+            mamba=Bag(enable_mamba_extra_buffer=False), graph=Bag(enable_cudagraph_gc=True),
+            features=Bag(enable_return_hidden_states=False, return_hidden_states_mode=None),
+        )  # fmt: skip
         self.tree = Hermetic(package_root, "sglang", LEAVES)
         self._provide()
         self.base, self.cp = self.tree.load(CP + "base"), self.tree.load(CP + "utils")
@@ -137,11 +142,3 @@ def server_args() -> Any:
     args._resolved = always(args)
     args._resolved_attention_backends = lambda *asked: (args.backend, args.backend)
     return args
-
-
-def execution() -> Any:
-    return Bag(
-        moe=Bag(elastic_ep_backend=None), overlap=Bag(enable_two_batch_overlap=False),
-        mamba=Bag(enable_mamba_extra_buffer=False), graph=Bag(enable_cudagraph_gc=True),
-        features=Bag(enable_return_hidden_states=False, return_hidden_states_mode=None),
-    )  # fmt: skip

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cpbcg_ref.asking import FAMILIES
+from cpbcg_ref.checking.run import capabilities
 from cpbcg_ref.checking.smoke import Line
 from cpbcg_ref.engines.targets import Known
 from cpbcg_ref.invariants.model import Invariant
@@ -22,9 +22,7 @@ def described(one: Invariant) -> dict[str, Any]:
         "id": one.id,
         "level": one.level,
         "statement": one.statement,
-        "asks": sorted(
-            {capability for part in one.parts for capability in (FAMILIES[part.family].capability, *part.needs)}
-        ),
+        "asks": sorted({capability for part in one.parts for capability in capabilities(part)}),
         "bugs": list(one.sources),
         "witnesses": [name for part in one.parts for name in part.witnesses],
     }
