@@ -314,7 +314,7 @@ SETUP = "(ladder 9,16,128, context 64, cp 4)"
         (
             LADDER,
             (replace(GOOD, bucket_local_tokens=((9, 2), (16, 8), (128, 32))),) * 4,
-            f"rank 0 captured bucket 9 as 9: 2 rows known, rank 0 owns 3 {SETUP}",
+            f"rank 0 captured bucket 9 as 9: 2 rows recorded, not 8 {SETUP}",
         ),
         (
             LADDER,
@@ -334,17 +334,22 @@ SETUP = "(ladder 9,16,128, context 64, cp 4)"
         (
             LADDER,
             (GOOD, replace(GOOD, bucket_local_tokens=((9, 8), (16, 8), (128, 40))), GOOD, GOOD),
+            f"rank 1 captured bucket 128 as 64,64: 40 rows recorded, not 32 {SETUP}",
+        ),
+        (
+            LADDER,
+            (GOOD, rank_table({9: (9,), 16: (8, 8), 128: (64, 64)}, {9: 8, 16: 8, 128: 32}), GOOD, GOOD),
             f"rank 1 captured other buckets, requests or rows than rank 0 {SETUP}",
         ),
         (
             LADDER,
             (replace(GOOD, bucket_local_tokens=((9, 8), (16, 3), (128, 32))),) * 4,
-            f"rank 0 captured bucket 16 as 16: 3 rows known, rank 0 owns 4 {SETUP}",
+            f"rank 0 captured bucket 16 as 16: 3 rows recorded, not 8 {SETUP}",
         ),
         (
             LADDER,
             (replace(GOOD, bucket_local_tokens=((9, 8), (128, 32))),) * 4,
-            f"rank 0 captured bucket 16 as 16: no rows known, rank 0 owns 4 {SETUP}",
+            f"rank 0 captured bucket 16 as 16: no rows recorded, not 8 {SETUP}",
         ),
         (
             IMPOSSIBLE,

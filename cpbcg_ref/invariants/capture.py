@@ -3,7 +3,7 @@
 from cpbcg_ref.answers import Captured, CaptureSeen, Raised
 from cpbcg_ref.cases import CaptureCase, Server
 from cpbcg_ref.engines.contract import Contract
-from cpbcg_ref.invariants.judging import PLAIN, fitted, shards, what
+from cpbcg_ref.invariants.judging import PLAIN, fitted, padded, shards, what
 from cpbcg_ref.invariants.model import Sentences, invariant
 from cpbcg_ref.oracles.buckets import has_legal_split
 from cpbcg_ref.oracles.tokens import live_rows, smallest_multiple
@@ -80,5 +80,6 @@ def wrong_requests(
     if not shards(lengths, server.cp_size, server.strategy, contract):
         yield "cannot be sharded"
     owned = live_rows(lengths, server.cp_size, server.strategy, contract.blocks)
-    if rows is None or rows < max(owned):
-        yield f"{'no' if rows is None else rows} rows known, rank {owned.index(max(owned))} owns {max(owned)}"
+    due = padded(max(owned), server.cp_size, server.strategy, contract)
+    if rows != due:
+        yield f"{'no' if rows is None else rows} rows recorded, not {due}"

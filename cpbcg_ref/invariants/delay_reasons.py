@@ -122,7 +122,7 @@ def remembers_recent(case: AttemptsCase, seen: AttemptsSeen, _: Any) -> Sentence
         due = max(sizes, default=0)
         if isinstance(answer, Raised):
             yield f"pass {number}: raised {answer}"
-        elif answer != due:
+        elif sizes and answer != due:  # before the first attempt any number will do
             after = f"an attempt of {attempt}" if attempt else "an idle pass"
             right = f"{due}, the largest of the last {len(sizes)} attempts"
             yield f"pass {number}: max_prefill_bs is {answer} after {after}, not {right}"
@@ -137,13 +137,18 @@ def below_the_watermark_with_a_reason_to_wait(step: Step, config: DelayerConfig)
     return table.any_below(step.reports, config) and reason
 
 
-@delays("delay.watermark", usage_equal_to_the_watermark, below_the_watermark_with_a_reason_to_wait)
-def not_held_below_watermark(step: Step, config: DelayerConfig) -> Sentences:
+@passes("delay.watermark", usage_equal_to_the_watermark, below_the_watermark_with_a_reason_to_wait)
+def let_go_below_watermark(step: Step, config: DelayerConfig) -> Sentences:
     """No delay while a prefillable rank is below the watermark (equality is not below)."""
-    for rank, report in enumerate(step.reports):
-        if table.below_watermark(report, config):
-            usage, mark = report.token_usage, config.token_usage_low_watermark
-            yield f"although rank {rank} uses {usage} of its tokens, below the watermark {mark}"
+    mark = config.token_usage_low_watermark
+    low = [rank for rank, report in enumerate(step.reports) if table.below_watermark(report, config)]
+    for rank, verdict in enumerate(step.verdicts):
+        if low and not verdict.allow:
+            usage = f"rank {low[0]} uses {step.reports[low[0]].token_usage} of its tokens"
+            yield f"rank {rank} is delayed although {usage}, below the watermark {mark}"
+        if verdict.reason == "token_watermark" and not low:
+            usages = ", ".join(str(report.token_usage) for report in step.reports)
+            yield f"rank {rank} says token_watermark, no prefillable rank is below {mark} (usage {usages})"
 
 
 def a_wait_that_nothing_keeps_up(step: Step, config: DelayerConfig) -> bool:

@@ -12,7 +12,7 @@ from cpbcg_ref.answers import BadLayoutSeen, LayoutSeen, Raised, Rows
 from cpbcg_ref.cases import BadLayoutCase, LayoutCase
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.invariants.judging import about, padded, raised, shards
-from cpbcg_ref.invariants.model import Function, Judge, Sentences, Witness, invariant
+from cpbcg_ref.invariants.model import Function, Judge, Sentences, Witness, invariant, not_excluded, only_if
 from cpbcg_ref.oracles.tokens import causal_keys, live_rows, places
 
 Owners = dict[int | None, tuple[int, int]]  # (request, position) of every token of the batch
@@ -23,7 +23,11 @@ def reads(**answers: str) -> Callable[[Judge], Judge]:
 
     def each(judge: Judge) -> Judge:
         def check(case: Any, seen: Any, contract: Contract) -> Sentences:
-            refused = [sentence for field, name in answers.items() for sentence in raised(name, getattr(seen, field))]
+            given = [(name, getattr(seen, field)) for field, name in answers.items()]
+            refused = [sentence for name, answer in given for sentence in raised(name, answer)]
+            for name, answer in given:
+                if isinstance(answer, tuple) and len(answer) != case.cp_size:
+                    refused.append(f"{name} answers for {len(answer)} of {case.cp_size} ranks")
             lengths = getattr(case, "batch", case).lengths
             return refused or (about(wrong, lengths, case.cp_size) for wrong in judge(case, seen, contract))
 
@@ -33,10 +37,16 @@ def reads(**answers: str) -> Callable[[Judge], Judge]:
 
 
 def layout(
-    id: str, witness: Witness, *, sources: str, needs: tuple[str, ...] = (), **answers: str
+    id: str,
+    witness: Witness,
+    *,
+    sources: str,
+    needs: tuple[str, ...] = (),
+    excluded: Callable[[Contract], str] = not_excluded,
+    **answers: str,
 ) -> Callable[[Function], Function]:
     each = reads(rows="sharding", **answers)
-    return invariant(id, witness, family="layout", each=each, sources=sources, needs=needs)
+    return invariant(id, witness, family="layout", each=each, sources=sources, needs=needs, excluded=excluded)
 
 
 bad_layout = partial(invariant, family="bad-layout", each=reads())
@@ -62,6 +72,7 @@ def a_length_of_even_blocks(case: LayoutCase, seen: LayoutSeen) -> bool:
     return case.strategy == "zigzag" and any(length % (2 * case.cp_size) == 0 for length in case.batch.lengths)
 
 
+@only_if(lambda contract: "zigzag" in contract.strategies and not contract.divides)
 def remainders_pile_up(case: LayoutCase, seen: LayoutSeen) -> bool:
     """Remainders of several requests: more rows than one request with as many tokens."""
     both = (case.batch.lengths, (case.batch.num_tokens,))
@@ -194,12 +205,17 @@ def nonempty(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
             yield f"CP is active, rank {rank} owns no row"
 
 
-@layout("layout.balance", a_length_of_even_blocks, sources="pytorch#189902")
+def no_balance(contract: Contract) -> str:
+    balanced = "zigzag" in contract.strategies and contract.blocks == "balanced"
+    return "" if balanced else "the engine declares no balanced zigzag blocks"
+
+
+@layout("layout.balance", a_length_of_even_blocks, excluded=no_balance, sources="pytorch#189902")
 def balance(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Zigzag: between ranks the rows of one request differ by at most 1, its causal work (sum over owned rows of
     visible keys) by at most (3n-2) floor(L/2n) + 2n + P, and by 0 when 2n divides L."""
-    if case.strategy != "zigzag" or contract.blocks != "balanced":
-        return  # other blocks promise no balance
+    if case.strategy != "zigzag":
+        return  # other layouts promise no balance
     owner, n = owners(case), case.cp_size
     rows: dict[int, list[int]] = defaultdict(lambda: [0] * n)
     work: dict[int, list[int]] = defaultdict(lambda: [0] * n)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from cpbcg_ref.engines.contract import Contract
+
 MUST, SHOULD = "MUST", "SHOULD"
 Sentences = Iterable[str]  # one per violation, with its numbers
 Judge = Callable[..., Sentences]  # of (case, seen, contract), or of the part of them that one judgement needs
@@ -15,6 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Part:
     """One way to put an invariant to an engine.
 
+    excluded(contract): why an engine with this contract is not asked, "" if it is. demanded: which witnesses it can meet.
     family: which cases are asked, a key of `cpbcg_ref.asking.FAMILIES`. check(case, seen, contract): the first
     violation in one sentence, or None. needs: capabilities beyond the family's. witnesses: interesting cases, each of
     which must have been generated; else the part is `unwitnessed`.
@@ -23,7 +26,11 @@ class Part:
     family: str
     check: Callable[[Any, Any, Any], str | None]
     needs: tuple[str, ...]
+    excluded: Callable[[Contract], str]
     witnesses: Mapping[str, Witness]
+
+    def demanded(self, contract: Contract) -> list[str]:
+        return [name for name, met in self.witnesses.items() if getattr(met, "only_if", is_possible)(contract)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +44,28 @@ class Invariant:
     parts: tuple[Part, ...] = ()
 
 
+def not_excluded(contract: Contract) -> str:
+    return ""
+
+
+def is_possible(contract: Contract) -> bool:
+    return True
+
+
+def only_if(possible: Callable[[Contract], bool]) -> Callable[[Witness], Witness]:
+    """For a witness that engines with some contracts can never meet; `some` keeps the mark."""
+
+    def mark(witness: Witness) -> Witness:
+        witness.only_if = possible  # type: ignore[attr-defined]
+        return witness
+
+    return mark
+
+
+def marked(whole: Witness, witness: Witness) -> Witness:
+    return only_if(getattr(witness, "only_if", is_possible))(whole)
+
+
 REGISTERED: dict[str, Invariant] = {}
 
 
@@ -47,6 +76,7 @@ def invariant(
     each: Callable[[Any], Judge] | None = None,
     some: Callable[[Any], Witness] | None = None,
     needs: tuple[str, ...] = (),
+    excluded: Callable[[Contract], str] = not_excluded,
     level: str = MUST,
     sources: str = "",
     **named: Witness,
@@ -60,11 +90,13 @@ def invariant(
     def register(function: Function) -> Function:
         judge = each(function) if each else function
         met = {witness.__name__: witness for witness in witnesses} | named
+        whole = {name: marked(some(witness), witness) if some else witness for name, witness in met.items()}
         part = Part(
             family=family,
             check=lambda case, seen, contract: next(iter(judge(case, seen, contract)), None),
             needs=needs,
-            witnesses={name.replace("_", " "): some(witness) if some else witness for name, witness in met.items()},
+            excluded=excluded,
+            witnesses={name.replace("_", " "): witness for name, witness in whole.items()},
         )
         statement = " ".join((function.__doc__ or "").split("\n\n")[0].split()).removesuffix(".")
         bugs = tuple(f"sglang#{bug}" if bug.isdigit() else bug for bug in sources.split())

@@ -7,10 +7,11 @@ from cpbcg_ref.answers import Loaded, Raised, ReplaySeen
 from cpbcg_ref.cases import ReplayCase
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.invariants.judging import Turn, about, number, replay, turns, what
-from cpbcg_ref.invariants.model import Judge, Sentences
+from cpbcg_ref.invariants.model import Judge, Sentences, only_if
 from cpbcg_ref.oracles.buckets import fitting
 
 
+@only_if(lambda contract: "zigzag" in contract.graph_strategies and not contract.divides)
 def the_bucket_that_tokens_alone_pick_would_overflow(turn: Turn) -> bool:
     if turn.why_eager or not (picked := fitting(turn.question(tokens_alone=True))):
         return False
@@ -34,11 +35,14 @@ def no_overflow(turn: Turn) -> Sentences:
     """Live rows on every rank <= rows captured for the bucket that admission implies."""
     if turn.why_eager:
         return
-    owned, fed = turn.live[turn.rank], turn.loaded.live_rows if isinstance(turn.loaded, Loaded) else None
+    owned, loaded = turn.live[turn.rank], turn.loaded if isinstance(turn.loaded, Loaded) else None
+    fed, graph = (loaded.live_rows, loaded.captured_rows) if loaded else (None, None)
     if turn.rows is not None and owned > turn.rows:  # whatever replay does: it may crash instead of losing rows
         yield f"rank {turn.rank} needs {turn.required} rows, bucket {turn.replays} captured {turn.rows}"
     if fed is not None and fed < owned:
         yield f"rank {turn.rank} has {owned} live rows, {fed} were fed to the graph"
+    if loaded and graph != turn.rows:
+        yield f"rank {turn.rank} replays {graph} rows, bucket {turn.replays} captured {turn.rows}"
 
 
 def alike(say: Callable[[Turn], str]) -> Judge:
