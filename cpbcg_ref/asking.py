@@ -12,7 +12,7 @@ from typing import Any
 
 from cpbcg_ref import answers, cases
 from cpbcg_ref.answers import Raised
-from cpbcg_ref.engines.contract import missing
+from cpbcg_ref.engines.contract import missing, root_of
 
 OWN = str(Path(__file__).parent)
 
@@ -29,18 +29,16 @@ def answered(engine: Any, function: Callable[..., Any], *args: Any, **options: A
     """The value, or `Raised` if the innermost frame that is the engine's or the adapter's is the engine's."""
     try:
         return function(*args, **options)
-    except Exception as error:  # an answer, whatever its type
-        raised = raised_by_engine(engine, error)
-        if raised is None:
-            raise
-        return raised
+    except (Exception, SystemExit) as error:  # an answer, whatever its type
+        if raised := raised_by_engine(engine, error):
+            return raised
+        raise
 
 
 def raised_by_engine(engine: Any, error: BaseException) -> Raised | None:
     """`Raised` if the engine raised; None if the adapter did (no frame, or ours or the adapter's innermost)."""
-    roots = tuple(str(root) for root in getattr(engine, "roots", ()))
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if roots and frame.filename.startswith(roots):
+        if root_of(engine, frame.filename):
             where = f"{Path(frame.filename).name}:{frame.lineno}"
             return Raised(type(error).__name__, str(error).split("\n")[0], where)
         if frame.filename.startswith(OWN) and not isinstance(error, OnItsBehalf):
@@ -134,13 +132,11 @@ def ask_replay(engine: Any, case: cases.ReplayCase) -> answers.ReplaySeen:
 
 
 def ask_batch(engine: Any, started: Any, batch: cases.Batch, ranks: int) -> answers.BatchSeen:
-    def load_if_admitted(cp_rank: int) -> Any:
-        return started.load_batch(batch, cp_rank=cp_rank) if admitted[cp_rank] is True else None
-
-    questions = (started.can_run_graph, started.is_cp_active, started.select)
-    admitted, active, bucket = (each_rank(engine, ranks, question, batch) for question in questions)
-    loaded = each_rank(engine, ranks, load_if_admitted)
-    return answers.BatchSeen(active=active, admitted=admitted, bucket=bucket, loaded=loaded)
+    questions = (started.can_run_graph, started.is_cp_active, started.select, started.load_batch)
+    admitted, active, bucket, replayed = (each_rank(engine, ranks, question, batch) for question in questions)
+    loaded = tuple(one if yes is True else None for yes, one in zip(admitted, replayed, strict=True))
+    refused = tuple(one if yes is False else None for yes, one in zip(admitted, replayed, strict=True))
+    return answers.BatchSeen(active=active, admitted=admitted, bucket=bucket, loaded=loaded, refused=refused)
 
 
 def ask_passes(engine: Any, case: cases.PassesCase) -> answers.PassesSeen:

@@ -162,7 +162,7 @@ def engines(json_file: str | None) -> None:
     from cpbcg_ref.report import listings
 
     known = known_engines()
-    deliver(listings.show_engines, known, json_file, [dataclasses.asdict(one) for one in known])
+    deliver(listings.show_engines, known, json_file, known)
 
 
 @cli.command(short_help="Describe the invariants.")

@@ -9,7 +9,7 @@ import pytest
 
 from cpbcg_ref.engines import targets, wheels
 from cpbcg_ref.engines.contract import Contract
-from cpbcg_ref.engines.targets import Engine, Known, resolve
+from cpbcg_ref.engines.targets import Engine, resolve
 from cpbcg_ref.errors import TargetError
 
 ADAPTER = """
@@ -143,7 +143,7 @@ def test_an_installed_engine_is_found_without_executing_it(toy, monkeypatch):
     monkeypatch.syspath_prepend(str(toy / "site"))
     found = resolve("toy-engine")
     assert (found.package_root, found.version) == (toy / "site", "2.0")
-    assert targets.known_engines()[-1] == Known(name="toy-engine", installed="2.0")
+    assert targets.known_engines()[-1] == {"name": "toy-engine", "pinned": [], "cached": [], "installed": "2.0"}
 
 
 def test_an_engine_that_is_not_installed_is_refused_with_the_other_ways(toy):
@@ -312,10 +312,10 @@ def test_the_known_engines_have_pins_and_say_what_is_cached(here, monkeypatch):
     folder.mkdir(parents=True)
     pin = wheels.pins("sglang")["0.5.18"]
     (folder / "cpbcg.json").write_text(f'{{"file": "{pin.file}", "sha256": "{pin.sha256}"}}')
-    engines = {engine.name: engine for engine in targets.known_engines()}
-    assert engines["reference"] == Known(name="reference")
-    assert engines["sglang"].cached == ("0.5.18",)
-    assert (engines["sglang"].pinned[0], engines["sglang"].pinned[-1]) == ("0.5.16", "0.5.23")
+    engines = {engine["name"]: engine for engine in targets.known_engines()}
+    assert engines["reference"] == {"name": "reference", "pinned": [], "cached": [], "installed": None}
+    assert engines["sglang"]["cached"] == ["0.5.18"]
+    assert (engines["sglang"]["pinned"][0], engines["sglang"]["pinned"][-1]) == ("0.5.16", "0.5.23")
 
 
 def test_the_supported_range_is_the_pinned_one():
@@ -328,4 +328,4 @@ def test_the_installed_version_agrees_with_this_environment():
         version = importlib.metadata.version("sglang")
     except importlib.metadata.PackageNotFoundError:
         version = None
-    assert {engine.name: engine.installed for engine in targets.known_engines()}["sglang"] == version
+    assert {engine["name"]: engine["installed"] for engine in targets.known_engines()}["sglang"] == version

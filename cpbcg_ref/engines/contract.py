@@ -47,6 +47,8 @@ A class with `batch.lengths_known` False must tell the engine None for the lengt
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
 METHODS: dict[str, tuple[str, ...]] = {
     "layout": ("is_cp_active", "logical_rows", "shard", "shard_positions", "gather", "kv_segments")
@@ -92,3 +94,13 @@ def missing(engine: object, capability: str) -> str | None:
     declared: str | None = getattr(engine, "unavailable", {}).get(capability)
     lacking = [name for name in METHODS[capability] if not callable(getattr(engine, name, None))]
     return declared or (f"the adapter has no {', '.join(lacking)}" if lacking else None)
+
+
+@cache
+def root_above(filename: str, roots: tuple[Path, ...]) -> Path | None:
+    return next((root for root in roots if Path(filename).is_relative_to(root)), None)
+
+
+def root_of(engine: object, filename: str) -> Path | None:
+    """The one of the engine's `roots` that this file is or lies under, None if the file is not the engine's."""
+    return root_above(filename, tuple(map(Path, getattr(engine, "roots", ()))))

@@ -40,24 +40,19 @@ REFERENCES = {"reference": Reference, "reference:hardened": Hardened}
 ENGINES = {"sglang": Engine("cpbcg_ref.engines.sglang:SGLang", "sglang")}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Known:
-    """A row of `cpbcg engines`: releases with a known sha256, those of them in the cache, the version installed."""
+def known_engines() -> list[dict[str, Any]]:
+    """Every engine that has a name: releases with a known sha256, those of them in the cache, the version installed.
 
-    name: str
-    pinned: tuple[str, ...] = ()
-    cached: tuple[str, ...] = ()
-    installed: str | None = None
-
-
-def known_engines() -> tuple[Known, ...]:
-    """Every engine that has a name; nothing is imported or downloaded."""
-    engines = [Known(name=name) for name in REFERENCES]
+    Nothing is imported or downloaded.
+    """
+    engines: list[dict[str, Any]] = [
+        {"name": name, "pinned": [], "cached": [], "installed": None} for name in REFERENCES
+    ]
     for name in ENGINES:
-        pinned, here = tuple(wheels.pins(name)), installed(name)
-        cached = tuple(version for version in pinned if wheels.cached(name, version))
-        engines.append(Known(name=name, pinned=pinned, cached=cached, installed=here[1] if here else None))
-    return tuple(engines)
+        pinned, here = list(wheels.pins(name)), installed(name)
+        cached = [version for version in pinned if wheels.cached(name, version)]
+        engines.append({"name": name, "pinned": pinned, "cached": cached, "installed": here[1] if here else None})
+    return engines
 
 
 def supported_range(name: str) -> str:

@@ -5,13 +5,12 @@ from typing import Any
 
 from cpbcg_ref.checking.run import capabilities
 from cpbcg_ref.checking.smoke import Line
-from cpbcg_ref.engines.targets import Known
 from cpbcg_ref.invariants.model import Invariant
 from cpbcg_ref.report.terminal import Printer
 
 
-def show_engines(engines: Sequence[Known], printer: Printer) -> None:
-    rows = [(one.name, one.installed or "-", " ".join(one.pinned), " ".join(one.cached)) for one in engines]
+def show_engines(engines: Sequence[Mapping[str, Any]], printer: Printer) -> None:
+    rows = [(e["name"], e["installed"] or "-", " ".join(e["pinned"]), " ".join(e["cached"])) for e in engines]
     printer.table(("engine", "installed", "releases of known sha256", "in the cache"), rows)
     printer.say("\nalso: NAME==VERSION, NAME@DIR (an unpacked tree), path/to/file.py:Class, package.module:Class")
 

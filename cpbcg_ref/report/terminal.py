@@ -67,10 +67,8 @@ def show_check(report: Report, printer: Printer) -> None:
     """Table, failures, what was not judged and why, what was executed, one summary line."""
     rows = [(one.invariant, one.level, one.outcome, one.examples, one.seconds) for one in report.results]
     printer.table(("invariant", "level", "outcome", "examples", "seconds"), rows)
-    for one in report.of("fail", "MUST"):
-        show_failure(printer, "FAIL", one)
-    for one in report.of("fail", "SHOULD"):
-        show_failure(printer, "FAIL" if report.strict else "ADVICE", one)
+    for one in (*report.of("fail", "MUST"), *report.of("fail", "SHOULD")):
+        show_failure(printer, "FAIL" if report.strict or one.level == "MUST" else "ADVICE", one)
     show_reasons(printer, report)
     show_executed(printer, report.executed)
     if report.about_deployment:
