@@ -10,7 +10,10 @@ from cpbcg_ref.report.terminal import Printer
 
 
 def show_engines(engines: Sequence[Mapping[str, Any]], printer: Printer) -> None:
-    rows = [(e["name"], e["installed"] or "-", " ".join(e["pinned"]), " ".join(e["cached"])) for e in engines]
+    rows = [
+        (one["name"], one["installed"] or "-", *(" ".join(one[which]) for which in ("pinned", "cached")))
+        for one in engines
+    ]
     printer.table(("engine", "installed", "releases of known sha256", "in the cache"), rows)
     printer.say("\nalso: NAME==VERSION, NAME@DIR (an unpacked tree), path/to/file.py:Class, package.module:Class")
 
