@@ -90,12 +90,14 @@ class Loaded:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSeen:
-    """One batch on every rank. loaded: asked for always when admitted; None where the rank did not admit it."""
+    """One batch on every rank. loaded: the replay where the rank admitted the batch, else None. refused: the replay
+    where it did not, if that was asked."""
 
     active: tuple[bool | Raised, ...]
     admitted: tuple[bool | Raised, ...]
     bucket: tuple[int | Raised | None, ...]  # what the batch-level selector answers, None for eager
     loaded: tuple[Loaded | Raised | None, ...]
+    refused: tuple[Loaded | Raised | None, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

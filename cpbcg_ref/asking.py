@@ -132,11 +132,15 @@ def ask_replay(engine: Any, case: cases.ReplayCase) -> answers.ReplaySeen:
 
 
 def ask_batch(engine: Any, started: Any, batch: cases.Batch, ranks: int) -> answers.BatchSeen:
-    questions = (started.can_run_graph, started.is_cp_active, started.select, started.load_batch)
-    admitted, active, bucket, replayed = (each_rank(engine, ranks, question, batch) for question in questions)
-    loaded = tuple(one if yes is True else None for yes, one in zip(admitted, replayed, strict=True))
-    refused = tuple(one if yes is False else None for yes, one in zip(admitted, replayed, strict=True))
-    return answers.BatchSeen(active=active, admitted=admitted, bucket=bucket, loaded=loaded, refused=refused)
+    def load(cp_rank: int, *, admitted: bool) -> Any:
+        return started.load_batch(batch, cp_rank=cp_rank) if verdicts[cp_rank] is admitted else None
+
+    questions = (started.can_run_graph, started.is_cp_active, started.select)
+    verdicts, active, bucket = (each_rank(engine, ranks, question, batch) for question in questions)
+    loaded, refused = each_rank(engine, ranks, load, admitted=True), ()
+    if ranks > 1 and batch.lengths and batch.lengths_known:
+        refused = each_rank(engine, ranks, load, admitted=False)
+    return answers.BatchSeen(active=active, admitted=verdicts, bucket=bucket, loaded=loaded, refused=refused)
 
 
 def ask_passes(engine: Any, case: cases.PassesCase) -> answers.PassesSeen:

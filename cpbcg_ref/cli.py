@@ -5,6 +5,7 @@ import importlib.metadata
 import multiprocessing
 import os
 import re
+import shlex
 import signal
 import sys
 import traceback
@@ -108,9 +109,11 @@ def check(target: str, select: Sequence[str], config: Path | None, strict: bool,
     files.check_writable(json_file)
     files.check_writable(junit_file)
     options |= {"ids": selected(select), "deployment": deployment.read_deployment(config) if config else None}
+    options["reproduce"] = f" --config {shlex.quote(str(config))}" if config else ""
+    options["reproduce"] += " --allow-unpinned" if options["allow_unpinned"] else ""
     with terminal.progress() as progress:
         report = dataclasses.replace(session.check(target, tell=note, progress=progress, **options), strict=strict)
-    if config and len(report.of("skip")) == len(report.results):
+    if (config or not select) and len(report.of("skip")) == len(report.results):
         raise click.UsageError(f"nothing to check: {report.results[0].message}")
     files.write(json_file, jsonreport.as_json(jsonreport.document(report)))
     files.write(junit_file, junit.as_junit(report))

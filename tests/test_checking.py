@@ -1,13 +1,18 @@
 """How a check goes: what counts as a failure, an error, a skip or unwitnessed, and what is told on the way."""
 
 import itertools
+import re
+import sys
+from dataclasses import replace
 
 import pytest
 
-from cpbcg_ref import cases
+from cpbcg_ref import answers, cases
 from cpbcg_ref.checking import session
 from cpbcg_ref.checking.run import Checker
 from cpbcg_ref.engines.reference import Reference
+from cpbcg_ref.errors import CpbcgError
+from cpbcg_ref.invariants import REGISTRY, model
 
 
 def result(invariant, *, deployment=None, **members):
@@ -27,7 +32,72 @@ def test_a_violation_comes_with_the_smallest_case_and_the_command_for_it():
 
 def test_an_exception_of_the_adapter_is_an_error_and_no_verdict():
     found = result("select.pure", select_replay_bucket=lambda self, **question: {}["bucket"])
-    assert (found.outcome, found.message, found.counterexample) == ("error", "KeyError: 'bucket'", None)
+    assert (found.outcome, found.counterexample) == ("error", None)
+    assert re.fullmatch(r"KeyError: 'bucket' \(.*test_checking\.py:\d+\)", found.message)
+
+
+def test_an_engine_that_exits_is_an_error_and_ends_nothing():
+    found = result("select.pure", select_replay_bucket=lambda self, **question: sys.exit(0))
+    assert found.outcome == "error"
+    assert found.message.startswith("SystemExit: 0 (")
+
+
+def test_a_worker_that_dies_is_one_sentence(tmp_path, monkeypatch):
+    (tmp_path / "dies.py").write_text(
+        "import os\nfrom cpbcg_ref.engines.reference import Reference\n"
+        "class Dies(Reference):\n    def select_replay_bucket(self, **question):\n        os._exit(7)\n"
+    )
+    with pytest.raises(CpbcgError, match="a worker process died while it ran the engine's code"):
+        session.check(f"{tmp_path / 'dies.py'}:Dies", ids=["select.pure"], profile="dev")
+
+
+def test_asking_an_id_alone_sees_the_cases_that_it_saw_among_all():
+    """An unmet witness of one id must not show further cases to another."""
+
+    def seen_by(*ids):
+        checker = Checker(engine=Reference(), target="reference", profile="dev")
+        checker.sweep("layout", ids)
+        return checker.judged["layout.bijection", 0].examples
+
+    never = model.Part(
+        family="layout",
+        check=lambda case, seen, contract: None,
+        needs=(),
+        excluded=model.not_excluded,
+        witnesses={"never": lambda case, seen: False},
+    )
+    alone = seen_by("layout.bijection")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(
+            REGISTRY, "layout.never", replace(REGISTRY["layout.bijection"], id="layout.never", parts=(never,))
+        )
+        assert seen_by("layout.bijection", "layout.never") == alone
+
+
+@pytest.mark.parametrize(
+    ("contract", "invariant", "outcome"),
+    [
+        ({"cp_sizes": (1,)}, "layout.bijection", "skip"),
+        ({"strategies": ("interleave",), "graph_strategies": ("interleave",)}, "layout.balance", "skip"),
+        ({"strategies": ("interleave",), "graph_strategies": ("interleave",)}, "capacity.required", "pass"),
+        ({"strategies": ("interleave",), "graph_strategies": ("interleave",)}, "capacity.no-overflow", "pass"),
+        ({"cp_sizes": (2,)}, "select.without-cp", "pass"),
+    ],
+)
+def test_what_a_contract_excludes_is_neither_demanded_nor_a_crash(contract, invariant, outcome):
+    found = result(invariant, contract=replace(Reference.contract, **contract))
+    assert (found.outcome, found.message if outcome == "pass" else "") == (outcome, "")
+
+
+def test_an_inactive_batch_that_replay_takes_is_noticed_although_admission_refused_it():
+    found = result("replay.admitted-implies-runs", start=lambda self, server: Willing(server))
+    assert found.outcome == "fail"
+    assert "unsharded rows to bucket" in found.message
+
+
+def test_rows_that_a_replay_only_claims_are_noticed():
+    found = result("capacity.no-overflow", start=lambda self, server: Claiming(server))
+    assert (found.outcome, " replays 1 rows, bucket " in found.message) == ("fail", True)
 
 
 def test_an_engine_that_answers_differently_when_asked_again_is_an_error():
@@ -58,20 +128,40 @@ def test_a_table_that_the_deployment_lacks_skips_its_side_and_the_command_names_
     assert (found.outcome, found.message) == ("skip", "the configuration has no [delayer]")
     found = result("agree.bucket", deployment=deployment, start=lambda self, server: Disagreeing(server))
     assert found.outcome == "fail"
-    assert found.reproduce.endswith(" --config FILE")
 
 
-class Disagreeing:
-    """Rank 1 always runs eager."""
+class Server:
+    """The reference's."""
 
     def __init__(self, server):
         self.server = Reference().start(server)
 
+    def __getattr__(self, name):
+        return getattr(self.server, name)
+
+
+class Disagreeing(Server):
+    """Rank 1 always runs eager."""
+
     def select(self, batch, cp_rank):
         return None if cp_rank else self.server.select(batch, cp_rank)
 
-    def __getattr__(self, name):
-        return getattr(self.server, name)
+
+class Willing(Server):
+    """Replays also what admission refuses, on the smallest graph."""
+
+    def load_batch(self, batch, cp_rank):
+        if self.server.can_run_graph(batch, cp_rank):
+            return self.server.load_batch(batch, cp_rank)
+        bucket = self.server.captured(cp_rank).capture_num_tokens[0]
+        return answers.Loaded(bucket=bucket, captured_rows=bucket, live_rows=batch.num_tokens)
+
+
+class Claiming(Server):
+    """Says that every graph has one row."""
+
+    def load_batch(self, batch, cp_rank):
+        return replace(self.server.load_batch(batch, cp_rank), captured_rows=1)
 
 
 def test_progress_is_told_family_by_family():

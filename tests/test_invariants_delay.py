@@ -218,6 +218,11 @@ def test_recent_size_is_the_largest_of_sixteen_attempts(sizes, answers, wrong):
     assert BY_ID["delay.recent-size"].parts[0].check(case, AttemptsSeen(max_prefill_bs=answers), None) == wrong
 
 
+def test_recent_size_is_not_judged_before_the_first_attempt():
+    case = AttemptsCase(attempts=(Attempt(), Attempt(admitted=2)))
+    assert BY_ID["delay.recent-size"].parts[0].check(case, AttemptsSeen(max_prefill_bs=(1, 2)), None) is None
+
+
 def test_recent_size_counts_a_rejected_attempt_without_slots_as_one():
     case = AttemptsCase(attempts=(Attempt(queue=9, free_slots=0),))
     assert BY_ID["delay.recent-size"].parts[0].check(case, AttemptsSeen(max_prefill_bs=(1,)), None) is None
@@ -230,6 +235,10 @@ def test_watermark_forbids_a_delay_below_it_and_not_on_it():
 
     assert delayed_at(0.8) is None
     assert delayed_at(0.5, prefillable=0) is None
+    equal = [(SLOTS, row(1, usage=0.8))]
+    assert judge("delay.watermark", equal, [says("token_watermark")], token_usage_low_watermark=0.8) == (
+        "pass 1: rank 0 says token_watermark, no prefillable rank is below 0.8 (usage 1.0, 0.8)"
+    )
     assert delayed_at(0.5) == (
         "pass 1: rank 0 is delayed although rank 1 uses 0.5 of its tokens, below the watermark 0.8"
     )

@@ -7,19 +7,20 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from cpbcg_ref.engines.contract import root_of
+
 
 @contextmanager
-def recording(roots: tuple[str, ...], into: set[str]) -> Iterator[None]:
-    """Add "file:qualified.name" of every function under `roots` that starts while the block runs.
+def recording(engine: Any, into: set[str]) -> Iterator[None]:
+    """Add "file:qualified.name" of every function in the engine's own files that starts while the block runs.
 
     The profile hook costs about a tenfold slowdown, so callers record a few cases, not all.
     """
 
     def hook(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(roots) and not code.co_name.startswith("<"):
-            root = next(root for root in roots if code.co_filename.startswith(root))
-            shown = Path(code.co_filename).relative_to(Path(root).parent)  # the same on every machine
+        if event == "call" and not code.co_name.startswith("<") and (root := root_of(engine, code.co_filename)):
+            shown = Path(code.co_filename).relative_to(root.parent)  # the same on every machine
             into.add(f"{shown}:{code.co_qualname}")
 
     sys.setprofile(hook)

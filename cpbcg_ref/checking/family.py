@@ -5,6 +5,7 @@ is then searched alone, with the same seed, and shrunk.
 """
 
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -34,10 +35,14 @@ class Violation(Exception):
 
 @dataclass(kw_only=True)
 class PartRun:
-    """How one part of an invariant fares. skipped: why it cannot be asked. seed: the one that found the violation."""
+    """How one part of an invariant fares.
+
+    skipped: why it cannot be asked. demanded: witnesses that this engine can meet. seed: which found the violation.
+    """
 
     part: Part
     skipped: str = ""
+    demanded: Sequence[str] = ()
     examples: int = 0
     seconds: float = 0.0
     error: str = ""
@@ -51,7 +56,7 @@ class PartRun:
 
     @property
     def unmet(self) -> list[str]:
-        return [name for name in self.part.witnesses if not self.witnesses[name]]
+        return [name for name in self.demanded if not self.witnesses[name]]
 
     def judge(self, case: Any, seen: Any, contract: Any) -> None:
         """Count the witnesses and keep the first violation; a checker that raises is an error, never a verdict."""
@@ -77,11 +82,15 @@ class FamilyRun:
     asked: int = 0
 
     def judge(self, runs: Sequence[PartRun], *, first_seed: int, rounds: int) -> None:
-        """Judge every part and shrink what is violated. A round follows another only for witnesses not yet met."""
+        """Judge every part and shrink what is violated.
+
+        A part goes into another round only for witnesses that it has not met itself: whatever else is asked, it sees
+        the same cases, so that asking it alone reproduces its verdict.
+        """
         began = time.perf_counter()
         for number in range(rounds):
-            if number == 0 or any(run.open and run.unmet for run in runs):
-                self.sweep(runs, first_seed + 7919 * number)
+            if wanting := [run for run in runs if number == 0 or (run.open and run.unmet)]:
+                self.sweep(wanting, first_seed + 7919 * number)
         for run in runs:
             if run.violation:
                 self.shrink(run)
@@ -104,9 +113,10 @@ class FamilyRun:
             return  # every case was refused by the engine: no example, so the witnesses stay unmet
         except TargetError:
             raise
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
+            at = traceback.extract_tb(problem.__traceback__)[-1]
             for run in runs:
-                run.error = run.error or f"{type(problem).__name__}: {problem}"
+                run.error = run.error or f"{type(problem).__name__}: {problem} ({at.filename}:{at.lineno})"
 
     def shrink(self, run: PartRun) -> None:
         """Search again with the seed that failed, this time letting Hypothesis shrink."""
@@ -130,8 +140,7 @@ class FamilyRun:
     def ask(self, case: Any) -> Any:
         """The engine's answers; a ladder that it cannot capture rejects the case (capture.legal judges that)."""
         self.asked += 1
-        roots = tuple(map(str, getattr(self.engine, "roots", ())))
-        with recording(roots, self.executed) if self.asked <= RECORDED_CASES else nullcontext():
+        with recording(self.engine, self.executed) if self.asked <= RECORDED_CASES else nullcontext():
             try:
                 return FAMILIES[self.family].ask(self.engine, case)
             except CaptureFailed:

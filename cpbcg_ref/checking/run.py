@@ -1,6 +1,7 @@
 """Check invariants on one engine in this process: families are swept once, results are per invariant."""
 
 import dataclasses
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -32,6 +33,7 @@ class Checker:
     profile: str
     seed: int = 0
     deployment: Deployment | None = None
+    options: str = ""  # what else the command line needs to reproduce a verdict
     judged: dict[tuple[str, int], Result] = dataclasses.field(default_factory=dict)  # by id and index of the part
     executed: set[str] = dataclasses.field(default_factory=set)
 
@@ -45,13 +47,18 @@ class Checker:
     def sweep(self, family: str, ids: Iterable[str]) -> None:
         """Judge the parts of these invariants that ask this family of cases."""
         runs = {
-            (name, index): PartRun(part=part, skipped=self.why_not(name, part))
+            (name, index): PartRun(
+                part=part, skipped=self.why_not(name, part), demanded=part.demanded(self.engine.contract)
+            )
             for name in ids
             for index, part in enumerate(REGISTRY[name].parts)
             if part.family == family
         }
+        strategy = cases_for(family, self.engine.contract, deployment=self.deployment)
+        if strategy.is_empty:
+            for part in runs.values():
+                part.skipped = part.skipped or f"this {'server' if self.deployment else 'engine'} never shards a batch"
         if asked := [run for run in runs.values() if not run.skipped]:
-            strategy = cases_for(family, self.engine.contract, deployment=self.deployment)
             how = {"engine": self.engine, "profile": self.profile, "executed": self.executed}
             run = FamilyRun(family=family, strategy=strategy, **how)
             run.judge(asked, first_seed=self.seed, rounds=1 if self.deployment else ROUNDS)
@@ -62,16 +69,16 @@ class Checker:
         table = "delayer" if invariant_id.startswith("delay.") else "server"
         if self.deployment and getattr(self.deployment, table) is None:
             return f"the configuration has no [{table}]"
-        return next(filter(None, (missing(self.engine, capability) for capability in capabilities(part))), "")
+        lacking = next(filter(None, (missing(self.engine, capability) for capability in capabilities(part))), "")
+        return lacking or part.excluded(self.engine.contract)
 
     def part_result(self, invariant_id: str, run: PartRun) -> Result:
         outcome, message = self.verdict(run)
         told: dict[str, Any] = {"outcome": outcome, "message": message, "seconds": run.seconds}
         told["witnesses"] = {name: run.witnesses[name] for name in run.part.witnesses if not run.skipped}
         if run.violation and outcome == "fail":
-            config = " --config FILE" if self.deployment else ""
-            options = f"--select {invariant_id} --profile {self.profile} --seed {self.seed}{config}"
-            told["reproduce"] = f"cpbcg check {self.target} {options}"
+            options = f"--select {invariant_id} --profile {self.profile} --seed {self.seed}{self.options}"
+            told["reproduce"] = f"cpbcg check {shlex.quote(self.target)} {options}"
             told["counterexample"] = self.counterexample(run.violation)
         return Result(invariant=invariant_id, level=REGISTRY[invariant_id].level, examples=run.examples, **told)
 

@@ -34,7 +34,7 @@ replay
         is_cp_active(batch, cp_rank) -> bool
         can_run_graph(batch, cp_rank) -> bool      admission, gates above the runner included
         select(batch, cp_rank) -> int | None       the batch-level selector that admission and replay share
-        load_batch(batch, cp_rank) -> answers.Loaded
+        load_batch(batch, cp_rank) -> answers.Loaded      also asked of batches that are too short to shard: raise
 negotiation
     start_delayers(config) -> an object with step(reports) -> list[Verdict | Raised]: one pass, all ranks
 attempts

@@ -74,6 +74,7 @@ class Turn:
     admitted: bool | Raised
     selected: int | Raised | None
     loaded: Loaded | Raised | None
+    refused: Loaded | Raised | None
 
     @property
     def replays(self) -> int | Raised | None:
@@ -125,7 +126,8 @@ class Turn:
 def turns(case: ReplayCase, seen: ReplaySeen, contract: Contract = PLAIN) -> Iterator[list[Turn]]:
     """Per batch, in order: the turn of every rank."""
     for batch, got in zip(case.batches, seen.batches, strict=True):
-        answers = zip(seen.captured, got.active, got.admitted, got.bucket, got.loaded, strict=True)
+        refused = got.refused or (None,) * len(got.loaded)
+        answers = zip(seen.captured, got.active, got.admitted, got.bucket, got.loaded, refused, strict=True)
         yield [Turn(case.server, batch, contract, rank, *one) for rank, one in enumerate(answers)]
 
 

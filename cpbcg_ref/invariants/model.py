@@ -17,10 +17,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Part:
     """One way to put an invariant to an engine.
 
-    excluded(contract): why an engine with this contract is not asked, "" if it is. demanded: which witnesses it can meet.
     family: which cases are asked, a key of `cpbcg_ref.asking.FAMILIES`. check(case, seen, contract): the first
-    violation in one sentence, or None. needs: capabilities beyond the family's. witnesses: interesting cases, each of
-    which must have been generated; else the part is `unwitnessed`.
+    violation in one sentence, or None. needs: capabilities beyond the family's. excluded(contract): why an engine with
+    this contract is not asked, "" if it is. witnesses: interesting cases; those that the contract allows are demanded,
+    and if one was not generated the part is `unwitnessed`.
     """
 
     family: str

@@ -88,7 +88,7 @@ def collectives(turn: Turn) -> str:
     return "gathers its shards" if turn.active else "gathers nothing"
 
 
-@replay("replay.admitted-implies-runs", a_batch_is_replayed, sources="33906 38603")
+@replay("replay.admitted-implies-runs", a_batch_is_replayed, an_inactive_batch, sources="33906 38603")
 def admitted_implies_runs(turn: Turn) -> Sentences:
     """What admission accepts, replay runs, with the same bucket; what it refuses is never replayed."""
     admits = f"rank {turn.rank} admits {number(turn.selected)}"
@@ -99,6 +99,9 @@ def admitted_implies_runs(turn: Turn) -> Sentences:
         yield f"{admits}, replay raised {what(turn.loaded)}"
     elif turn.admitted and (turn.loaded is None or turn.loaded.bucket != turn.selected):
         yield f"{admits}, replays {number(turn.loaded.bucket if turn.loaded else None)}"
+    if isinstance(turn.refused, Loaded) and turn.why_eager == "CP not active":
+        fed = f"{turn.refused.live_rows} unsharded rows to bucket {turn.refused.bucket}"
+        yield f"CP not active, rank {turn.rank} feeds {fed}"
 
 
 @replay("replay.safe-fallback", unknown_lengths, an_inactive_batch, sources="20441 32606 38603")

@@ -7,7 +7,7 @@ from cpbcg_ref.answers import Raised, ReplaySeen, SelectPairSeen, SelectSeen
 from cpbcg_ref.cases import ReplayCase, SelectCase, SelectPairCase
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.invariants.judging import PLAIN, Turn, allowed, every_turn, fitted, number, raised, some_turn, turns
-from cpbcg_ref.invariants.model import SHOULD, Judge, Sentences, Witness, invariant
+from cpbcg_ref.invariants.model import SHOULD, Judge, Sentences, Witness, invariant, only_if
 from cpbcg_ref.oracles.buckets import fitting, refusals
 
 Chosen = int | None  # a bucket, None for eager
@@ -61,6 +61,7 @@ def a_bucket_fits_a_batch(turn: Turn) -> bool:
     return not turn.why_eager and bool(fitting(turn.question()))
 
 
+@only_if(lambda contract: 1 in contract.cp_sizes)
 def a_bucket_fits_without_cp(case: ReplayCase, seen: ReplaySeen) -> bool:
     alone = [ranks[0] for ranks in turns(case, seen) if len(ranks) == 1]
     return any(fitting(turn.question(tokens_alone=True)) for turn in alone)

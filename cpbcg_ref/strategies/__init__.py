@@ -33,8 +33,8 @@ __all__ = [
 def cases_for(family: str, contract: Contract, *, deployment: Deployment | None = None) -> st.SearchStrategy[Any]:
     """Cases of one family of `cpbcg_ref.asking.FAMILIES` for an engine with this contract.
 
-    A deployment pins its server and its delayer. The answer is an empty strategy (`.is_empty`) where the deployment
-    never meets the question: the layout of a server without context parallelism, or one that the engine cannot shard.
+    A deployment pins its server and its delayer. The answer is an empty strategy (`.is_empty`) where the
+    question never comes up: the layout of a server without context parallelism, or one that the engine cannot shard.
 
     >>> from cpbcg_ref.cases import Server
     >>> without_cp = Server(cp_size=1, capture_num_tokens=(64,), context_length=64)
@@ -43,6 +43,8 @@ def cases_for(family: str, contract: Contract, *, deployment: Deployment | None 
     """
     pinned = deployment or Deployment()
     server, delayer = pinned.server, pinned.delayer
+    if family in ("layout", "bad-layout") and max(contract.cp_sizes) < 2:
+        return st.nothing()
     if server and family in ("layout", "bad-layout"):
         known = server.cp_size in contract.cp_sizes and server.strategy in contract.strategies
         if not known or server.cp_size == 1:
