@@ -8,6 +8,8 @@ from cpbcg_ref.invariants.model import Sentences, invariant
 from cpbcg_ref.oracles.buckets import has_legal_split
 from cpbcg_ref.oracles.tokens import live_rows, smallest_multiple
 
+Lengths = tuple[int, ...]
+
 
 def rounded(server: Server, contract: Contract) -> list[int]:
     """The asked ladder, rounded up as this engine declares."""
@@ -19,12 +21,9 @@ def capturable(server: Server, contract: Contract) -> list[int]:
     """Buckets of the ladder that have a legal split."""
     sharding = server.strategy == "zigzag" and server.cp_size > 1
     shortest, step = contract.min_length * server.cp_size if sharding else 1, max(contract.divides * server.cp_size, 1)
-    return [
-        bucket
-        for bucket in rounded(server, contract)
-        if bucket >= max(shortest, server.cp_size)
-        and has_legal_split(bucket, shortest=shortest, longest=server.context_length, step=step)
-    ]
+    limits = {"shortest": shortest, "longest": server.context_length, "step": step}
+    large_enough = [bucket for bucket in rounded(server, contract) if bucket >= max(shortest, server.cp_size)]
+    return [bucket for bucket in large_enough if has_legal_split(bucket, **limits)]
 
 
 def a_bucket_must_be_dropped(case: CaptureCase, seen: CaptureSeen) -> bool:
@@ -59,16 +58,14 @@ def on_rank(captured: Captured | Raised, server: Server, contract: Contract) -> 
         yield "captured no bucket and did not say so"
     rows = dict(captured.bucket_local_tokens)
     for bucket, lengths in captured.requests:
-        for wrong in wrong_requests(bucket, lengths, rows.get(bucket), server, contract):
+        for wrong in wrong_split(bucket, lengths, rows.get(bucket), server, contract):
             yield f"captured bucket {bucket} as {','.join(map(str, lengths))}: {wrong}"
     for bucket in expected:
         if bucket not in buckets and server.cp_size > 1:
             yield f"dropped bucket {bucket}, which has a legal split"
 
 
-def wrong_requests(
-    bucket: int, lengths: tuple[int, ...], rows: int | None, server: Server, contract: Contract
-) -> Sentences:
+def wrong_split(bucket: int, lengths: Lengths, rows: int | None, server: Server, contract: Contract) -> Sentences:
     if bucket not in rounded(server, contract):
         yield "nobody asked for it"
     if sum(lengths) != bucket:

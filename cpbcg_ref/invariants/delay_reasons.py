@@ -73,48 +73,43 @@ def the_configured_cap_decides(case: LastPassCase, seen: LastPassSeen) -> bool:
 
 def the_observed_maximum_decides(case: LastPassCase, seen: LastPassSeen) -> bool:
     """No cap is configured, and only the observed size keeps the target from exceeding the queue."""
-    return case.config.prefill_max_requests is None and any(
-        all_with(p, case.config, slot=False, queue=False)
-        and table.queue_short(p, case.config, capacity=table.max_running(p))
-        for p in both(case)
-    )
+    config, enough = case.config, [p for p in both(case) if all_with(p, case.config, slot=False, queue=False)]
+    kept = any(table.queue_short(p, config, capacity=table.max_running(p)) for p in enough)
+    return config.prefill_max_requests is None and kept
 
 
 @pairs("delay.target-capacity", the_configured_cap_decides, the_observed_maximum_decides, sources="35191")
 def waits_for_its_cap(case: LastPassCase, seen: Any) -> Sentences:
     """With prefill_max_requests set, the queue verdict does not depend on max_prefill_bs (judged by changing it while
     the slot condition stays the same); unset, the target is capped by the observed maximum."""
-    config, verdicts = case.config, (seen.last, seen.other_last)
+    config, cap, verdicts = case.config, case.config.prefill_max_requests, (seen.last, seen.other_last)
     if any(table.status(p) != "all" or table.slot_condition(p, config) for p in both(case)):
         return
     size, other_size = (table.max_size(reports) for reports in both(case))
     for one, other in zip(*verdicts, strict=True):
         moved = differ_in("max_prefill_bs", case) and (one.allow, one.reason) != (other.allow, other.reason)
-        if config.prefill_max_requests is not None and moved:
-            said = f"{one.reason} at max_prefill_bs {size}, {other.reason} at {other_size}"
-            yield f"{said}, prefill_max_requests {config.prefill_max_requests}"
+        if cap is not None and moved:
+            yield f"{one.reason} at max_prefill_bs {size}, {other.reason} at {other_size}, prefill_max_requests {cap}"
     for reports, said in zip(both(case), verdicts, strict=True):
         size, waiting = table.max_size(reports), table.max_waiting(reports)
         delayed = waiting >= size and not all(verdict.allow for verdict in said)
-        if config.prefill_max_requests is None and delayed:
+        if cap is None and delayed:
             yield f"delayed with {waiting} waiting although the target is capped by max_prefill_bs {size}"
 
 
-def a_burst_older_than_16_attempts(case: AttemptsCase, seen: AttemptsSeen) -> bool:
+def a_burst_over_16_attempts_ago(case: AttemptsCase, seen: AttemptsSeen) -> bool:
     sizes = [size for size in map(table.attempt_size, case.attempts) if size]
     return max(sizes, default=0) > max(sizes[-table.WINDOW :], default=0)
 
 
-def an_attempt_rejected_without_free_slots(case: AttemptsCase, seen: AttemptsSeen) -> bool:
+def rejected_without_free_slots(case: AttemptsCase, seen: AttemptsSeen) -> bool:
     return any(a.queue > 0 and a.admitted == 0 and a.free_slots == 0 for a in case.attempts)
 
 
-@invariant(
-    "delay.recent-size",
-    *(a_burst_older_than_16_attempts, an_attempt_rejected_without_free_slots),
-    family="attempts",
-    sources="34284",
-)
+attempts = partial(invariant, family="attempts")
+
+
+@attempts("delay.recent-size", a_burst_over_16_attempts_ago, rejected_without_free_slots, sources="34284")
 def remembers_recent(case: AttemptsCase, seen: AttemptsSeen, _: Any) -> Sentences:
     """max_prefill_bs forgets an old burst, never falls below 1 after an attempt, and does not age in idle passes."""
     for number, answer in enumerate(seen.max_prefill_bs, start=1):

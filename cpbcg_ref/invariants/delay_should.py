@@ -16,11 +16,9 @@ delays_should = partial(delays, level=SHOULD)
 
 
 def prefillable_then_nobody_then_prefillable(case: PassesCase, seen: PassesSeen) -> bool:
-    return any(
-        table.status(between) == "none"
-        and any(a.prefillable and b.prefillable for a, b in zip(before, after, strict=True))
-        for before, between, after in zip(case.passes, case.passes[1:], case.passes[2:], strict=False)
-    )
+    triples = zip(case.passes, case.passes[1:], case.passes[2:], strict=False)
+    around = [zip(before, after, strict=True) for before, now, after in triples if table.status(now) == "none"]
+    return any(one.prefillable and other.prefillable for ranks in around for one, other in ranks)
 
 
 @should("delay.budget", prefillable_then_nobody_then_prefillable, family="passes", sources="ROCm/ATOM#1437")

@@ -68,12 +68,8 @@ def runs_of(flags: Sequence[bool], length: int) -> list[int]:
 
 def all_with(reports: Pass, config: DelayerConfig, *, slot: bool, queue: bool) -> bool:
     """Everybody is prefillable, nobody below the watermark, and the conditions hold as given (timers left out)."""
-    return (
-        table.status(reports) == "all"
-        and not table.any_below(reports, config)
-        and table.slot_condition(reports, config) == slot
-        and table.queue_short(reports, config) == queue
-    )
+    conditions = (table.slot_condition(reports, config), table.queue_short(reports, config))
+    return table.status(reports) == "all" and not table.any_below(reports, config) and conditions == (slot, queue)
 
 
 def clocks_on_both_sides_of_the_limit(step: Step, config: DelayerConfig) -> bool:
@@ -96,7 +92,7 @@ def same_on_every_rank(step: Step, config: DelayerConfig) -> Sentences:
                 yield f"{name} is {mine} on rank 0 and {theirs} on rank {rank} (both say {first.reason!r})"
 
 
-def slot_condition_held_for_a_whole_bound(case: PassesCase, seen: PassesSeen) -> bool:
+def slots_short_for_a_whole_bound(case: PassesCase, seen: PassesSeen) -> bool:
     bound = bound_of(case.config)
     held = [table.status(reports) == "all" and table.slot_condition(reports, case.config) for reports in case.passes]
     return bound > 1 and bool(runs_of(held, bound))
@@ -106,12 +102,10 @@ def bound_0_or_1(case: PassesCase, seen: PassesSeen) -> bool:
     return case.config.max_delay_passes < 2
 
 
-@invariant(
-    "delay.bounded-passes",
-    *(slot_condition_held_for_a_whole_bound, bound_0_or_1),
-    family="passes",
-    sources="32880 18309 vllm-project/tpu-inference#2577 TensorRT-LLM#17379",
-)
+HELD_FOREVER = "32880 18309 vllm-project/tpu-inference#2577 TensorRT-LLM#17379"
+
+
+@invariant("delay.bounded-passes", slots_short_for_a_whole_bound, bound_0_or_1, family="passes", sources=HELD_FOREVER)
 def allowed_within_bound(case: PassesCase, seen: PassesSeen, _: Any) -> Sentences:
     """A rank prefillable in max(1, max_delay_passes) consecutive passes is allowed at least once."""
     trace, bound = list(table.steps(case.passes, seen.passes)), bound_of(case.config)

@@ -48,8 +48,7 @@ def number(chosen: int | Raised | None) -> str:
 
 def shards(lengths: tuple[int, ...], cp_size: int, strategy: str, contract: Contract) -> bool:
     """Is CP active for these lengths."""
-    limits = {"min_length": contract.min_length, "divides": contract.divides}
-    return shardable(lengths, cp_size=cp_size, strategy=strategy, **limits)
+    return shardable(lengths, cp_size, strategy, min_length=contract.min_length, divides=contract.divides)
 
 
 def padded(rows: int, cp_size: int, strategy: str, contract: Contract) -> int:
@@ -111,16 +110,14 @@ class Turn:
 
     def question(self, *, tokens_alone: bool = False) -> SelectCase:
         """The selection that this rank has to make; by the token rule a bucket has as many rows as tokens."""
-        ladder, rows = self.captured.capture_num_tokens, self.captured.bucket_local_tokens
+        tokens, ladder = self.batch.num_tokens, self.captured.capture_num_tokens
+        need = 0 if tokens_alone else self.required
+        rows = tuple(zip(ladder, ladder, strict=True)) if tokens_alone else self.captured.bucket_local_tokens
         case = SelectCase(
-            num_tokens=self.batch.num_tokens,
-            required_local_tokens=0 if tokens_alone else self.required,
-            capture_num_tokens=ladder,
-            bucket_local_tokens=tuple((bucket, bucket) for bucket in ladder) if tokens_alone else rows,
-            max_padding_factor=self.server.max_padding_factor,
-            min_replay_bucket=self.server.min_replay_bucket,
+            num_tokens=tokens, required_local_tokens=need, capture_num_tokens=ladder, bucket_local_tokens=rows
         )
-        return allowed(case, self.contract)
+        factor, floor = self.server.max_padding_factor, self.server.min_replay_bucket
+        return allowed(replace(case, max_padding_factor=factor, min_replay_bucket=floor), self.contract)
 
 
 def turns(case: ReplayCase, seen: ReplaySeen, contract: Contract = PLAIN) -> Iterator[list[Turn]]:

@@ -12,22 +12,22 @@ from cpbcg_ref.answers import BadLayoutSeen, LayoutSeen, Raised, Rows
 from cpbcg_ref.cases import BadLayoutCase, LayoutCase
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.invariants.judging import about, padded, raised, shards
-from cpbcg_ref.invariants.model import Function, Judge, Sentences, Witness, invariant, not_excluded, only_if
+from cpbcg_ref.invariants.model import Judge, Sentences, invariant, only_if
 from cpbcg_ref.oracles.tokens import causal_keys, live_rows, places
 
 Owners = dict[int | None, tuple[int, int]]  # (request, position) of every token of the batch
 
 
 def reads(**answers: str) -> Callable[[Judge], Judge]:
-    """For a judge of one batch that reads these answers, each with its name in sentences: a `Raised` is a violation."""
+    """Judges one batch by these answers, each with its name in sentences: a rank that raised or is missing there is a
+    violation."""
 
     def each(judge: Judge) -> Judge:
         def check(case: Any, seen: Any, contract: Contract) -> Sentences:
             given = [(name, getattr(seen, field)) for field, name in answers.items()]
             refused = [sentence for name, answer in given for sentence in raised(name, answer)]
-            for name, answer in given:
-                if isinstance(answer, tuple) and len(answer) != case.cp_size:
-                    refused.append(f"{name} answers for {len(answer)} of {case.cp_size} ranks")
+            counts = [(name, len(answer)) for name, answer in given if isinstance(answer, tuple)]
+            refused += [f"{name} answers for {n} of {case.cp_size} ranks" for name, n in counts if n != case.cp_size]
             lengths = getattr(case, "batch", case).lengths
             return refused or (about(wrong, lengths, case.cp_size) for wrong in judge(case, seen, contract))
 
@@ -36,19 +36,12 @@ def reads(**answers: str) -> Callable[[Judge], Judge]:
     return each
 
 
-def layout(
-    id: str,
-    witness: Witness,
-    *,
-    sources: str,
-    needs: tuple[str, ...] = (),
-    excluded: Callable[[Contract], str] = not_excluded,
-    **answers: str,
-) -> Callable[[Function], Function]:
-    each = reads(rows="sharding", **answers)
-    return invariant(id, witness, family="layout", each=each, sources=sources, needs=needs, excluded=excluded)
-
-
+rows_and = partial(reads, rows="sharding")
+counted = rows_and(logical="row counts", segments="kv segments")
+gathered = rows_and(restored="gathering", spare_rows="sharding to captured rows", spare_restored="gathering those")
+moved = rows_and(positions="sharding positions")
+answered = rows_and(required="required rows")
+layout = partial(invariant, family="layout", each=rows_and())
 bad_layout = partial(invariant, family="bad-layout", each=reads())
 
 
@@ -118,7 +111,7 @@ def bijection(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     return misowned(seen.rows, case.batch.num_tokens)
 
 
-@layout("layout.conserves", several_requests, logical="row counts", segments="kv segments", sources="31833")
+@layout("layout.conserves", several_requests, each=counted, sources="31833")
 def conserves(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Block sizes of a request sum to its length; per-rank rows sum to the tokens of the batch."""
     if (total := sum(seen.logical)) != case.batch.num_tokens:
@@ -134,14 +127,7 @@ def conserves(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
             yield f"blocks of request {request} sum to {made[request]}, its length is {length}"
 
 
-@layout(
-    "layout.roundtrip",
-    spare_rows,
-    restored="gathering",
-    spare_rows="sharding to captured rows",
-    spare_restored="gathering those",
-    sources="27343",
-)
+@layout("layout.roundtrip", spare_rows, each=gathered, sources="27343")
 def roundtrip(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Shard, pad, all-gather, restore is the identity, also after captured capacity overwrote the row counts."""
     for restored, how in ((seen.restored, ""), (seen.spare_restored, f" with {case.spare_rows} spare rows")):
@@ -153,9 +139,7 @@ def roundtrip(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
                     yield f"rank {rank} gathers{how} {'padding' if token is None else token} at {place}"
 
 
-@layout(
-    "layout.companions", several_requests, positions="sharding positions", sources="18280 20531 32098 21170 31833 37836"
-)
+@layout("layout.companions", several_requests, each=moved, sources="18280 20531 32098 21170 31833 37836")
 def companions(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Everything per token moves by the same map; per-sequence metadata is not sliced as tokens."""
     owner = owners(case)
@@ -167,7 +151,7 @@ def companions(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
                 yield f"rank {rank} row {row}: position {positions[row]} beside token {token} of {owner[token][1]}"
 
 
-@layout("layout.causal", a_prefix, segments="kv segments", sources="29161")
+@layout("layout.causal", a_prefix, each=rows_and(segments="kv segments"), sources="29161")
 def causal(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Each row sees exactly its causal keys, with and without prefix; padding changes none."""
     owner = owners(case)
@@ -197,7 +181,7 @@ def wrong_keys(keys: range, token: Any, *, first: Any, owner: Owners) -> str | N
     return None
 
 
-@layout("layout.nonempty", at_most_two_rows, active="CP active", sources="19656")
+@layout("layout.nonempty", at_most_two_rows, each=rows_and(active="CP active"), sources="19656")
 def nonempty(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """CP active implies every rank owns at least one row."""
     for rank, rows in enumerate(seen.rows):
@@ -217,8 +201,7 @@ def balance(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     if case.strategy != "zigzag":
         return  # other layouts promise no balance
     owner, n = owners(case), case.cp_size
-    rows: dict[int, list[int]] = defaultdict(lambda: [0] * n)
-    work: dict[int, list[int]] = defaultdict(lambda: [0] * n)
+    rows, work = (defaultdict[int, list[int]](lambda: [0] * n) for _ in range(2))
     for rank, local in enumerate(seen.rows):
         for request, position in (owner[token] for token in local if token in owner):
             rows[request][rank] += 1
@@ -230,7 +213,7 @@ def balance(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
                 yield f"request {request}: {what} per rank {per_rank} differ by more than {most}"
 
 
-@layout("capacity.required", remainders_pile_up, required="required rows", needs=("capacity",), sources="33906 26911")
+@layout("capacity.required", remainders_pile_up, each=answered, needs=("capacity",), sources="33906 26911")
 def required(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Required rows >= rows really produced by sharding on every rank, and equal to the padded maximum."""
     most = max(len(live(rows)) for rows in seen.rows)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import update_wrapper
 from typing import Any, TypeVar
 
 from cpbcg_ref.engines.contract import Contract
@@ -30,7 +31,8 @@ class Part:
     witnesses: Mapping[str, Witness]
 
     def demanded(self, contract: Contract) -> list[str]:
-        return [name for name, met in self.witnesses.items() if getattr(met, "only_if", is_possible)(contract)]
+        possible = ((name, getattr(met, "only_if", None)) for name, met in self.witnesses.items())
+        return [name for name, only_if in possible if only_if is None or only_if(contract)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,22 +50,14 @@ def not_excluded(contract: Contract) -> str:
     return ""
 
 
-def is_possible(contract: Contract) -> bool:
-    return True
-
-
 def only_if(possible: Callable[[Contract], bool]) -> Callable[[Witness], Witness]:
-    """For a witness that engines with some contracts can never meet; `some` keeps the mark."""
+    """For a witness that engines with some contracts can never meet."""
 
     def mark(witness: Witness) -> Witness:
         witness.only_if = possible  # type: ignore[attr-defined]
         return witness
 
     return mark
-
-
-def marked(whole: Witness, witness: Witness) -> Witness:
-    return only_if(getattr(witness, "only_if", is_possible))(whole)
 
 
 REGISTERED: dict[str, Invariant] = {}
@@ -90,14 +84,13 @@ def invariant(
     def register(function: Function) -> Function:
         judge = each(function) if each else function
         met = {witness.__name__: witness for witness in witnesses} | named
-        whole = {name: marked(some(witness), witness) if some else witness for name, witness in met.items()}
-        part = Part(
-            family=family,
-            check=lambda case, seen, contract: next(iter(judge(case, seen, contract)), None),
-            needs=needs,
-            excluded=excluded,
-            witnesses={name.replace("_", " "): witness for name, witness in whole.items()},
-        )
+        whole = {name: update_wrapper(some(witness), witness) if some else witness for name, witness in met.items()}
+        spoken = {name.replace("_", " "): witness for name, witness in whole.items()}
+
+        def check(case: Any, seen: Any, contract: Any) -> str | None:
+            return next(iter(judge(case, seen, contract)), None)
+
+        part = Part(family=family, check=check, needs=needs, excluded=excluded, witnesses=spoken)
         statement = " ".join((function.__doc__ or "").split("\n\n")[0].split()).removesuffix(".")
         bugs = tuple(f"sglang#{bug}" if bug.isdigit() else bug for bug in sources.split())
         one = REGISTERED.get(id) or Invariant(id=id, level=level, statement=statement, sources=bugs)

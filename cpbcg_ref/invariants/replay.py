@@ -36,13 +36,12 @@ def no_overflow(turn: Turn) -> Sentences:
     if turn.why_eager:
         return
     owned, loaded = turn.live[turn.rank], turn.loaded if isinstance(turn.loaded, Loaded) else None
-    fed, graph = (loaded.live_rows, loaded.captured_rows) if loaded else (None, None)
     if turn.rows is not None and owned > turn.rows:  # whatever replay does: it may crash instead of losing rows
         yield f"rank {turn.rank} needs {turn.required} rows, bucket {turn.replays} captured {turn.rows}"
-    if fed is not None and fed < owned:
-        yield f"rank {turn.rank} has {owned} live rows, {fed} were fed to the graph"
-    if loaded and graph != turn.rows:
-        yield f"rank {turn.rank} replays {graph} rows, bucket {turn.replays} captured {turn.rows}"
+    if loaded and loaded.live_rows is not None and loaded.live_rows < owned:
+        yield f"rank {turn.rank} has {owned} live rows, {loaded.live_rows} were fed to the graph"
+    if loaded and loaded.captured_rows != turn.rows:
+        yield f"rank {turn.rank} replays {loaded.captured_rows} rows, bucket {turn.replays} captured {turn.rows}"
 
 
 def alike(say: Callable[[Turn], str]) -> Judge:

@@ -44,9 +44,7 @@ on_server = partial(invariant, family="replay", each=of_turn, some=some_turn)
 
 def refused(reason: str) -> Witness:
     """A bucket that is refused for this reason first."""
-    return lambda case, seen: any(
-        why.startswith(reason) for bucket in case.capture_num_tokens for why in refusals(case, bucket)[:1]
-    )
+    return lambda case, seen: any(next(iter(refusals(case, b)), "").startswith(reason) for b in case.capture_num_tokens)
 
 
 def fit(at_least: int) -> Witness:
@@ -145,17 +143,15 @@ def matters(case: SelectPairCase, contract: Contract = PLAIN) -> bool:
     return any(bucket in changed for one in both for bucket in fitting(one))
 
 
-def changed(relevant: bool) -> Witness:
-    return lambda case, seen: case.base != case.more and matters(case) == relevant
+def a_change_matters(case: SelectPairCase, seen: SelectPairSeen) -> bool:
+    return case.base != case.more and matters(case)
 
 
-@invariant(
-    "select.monotone",
-    family="select-pair",
-    level=SHOULD,
-    a_change_matters=changed(True),
-    a_change_cannot_matter=changed(False),
-)
+def a_change_cannot_matter(case: SelectPairCase, seen: SelectPairSeen) -> bool:
+    return case.base != case.more and not matters(case)
+
+
+@invariant("select.monotone", a_change_matters, a_change_cannot_matter, family="select-pair", level=SHOULD)
 def monotone(case: SelectPairCase, seen: SelectPairSeen, contract: Contract) -> Sentences:
     """More capacity never makes the choice worse; an irrelevant bucket changes nothing."""
     base, more = seen.base.answer, seen.more.answer

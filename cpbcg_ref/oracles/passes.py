@@ -22,9 +22,8 @@ def status(reports: Pass) -> str:
 
 def running_limit(config: DelayerConfig) -> int:
     """Requests that one rank may run: per replica, rounded up, without DP attention."""
-    if config.enable_dp_attention:
-        return config.max_running_requests
-    return -(-config.max_running_requests // config.dp_size)
+    replicas = 1 if config.enable_dp_attention else config.dp_size
+    return -(-config.max_running_requests // replicas)
 
 
 def max_running(reports: Pass) -> int:
@@ -54,10 +53,9 @@ def queue_target(reports: Pass, config: DelayerConfig, *, capacity: int | None =
     running = max_running(reports)
     if config.queue_min_ratio is None or running <= 0:
         return 0
-    if capacity is None:
-        configured = config.prefill_max_requests
-        capacity = max_size(reports) if configured is None else configured
-    return min(int(running * config.queue_min_ratio), capacity)  # float product, truncated, as specified
+    caps = (capacity, config.prefill_max_requests, max_size(reports))
+    cap = next(cap for cap in caps if cap is not None)
+    return min(int(running * config.queue_min_ratio), cap)  # float product, truncated, as specified
 
 
 def queue_short(reports: Pass, config: DelayerConfig, *, capacity: int | None = None) -> bool:
@@ -85,9 +83,7 @@ def ran_out(started: float | None, now: float, limit: float) -> bool:
 
     1250.1 - 750.1 is 500 or a little less, depending on the unit: no engine is judged by that.
     """
-    if started is None:
-        return False
-    return now - started >= limit and (now / 1000.0 - started / 1000.0) * 1000.0 >= limit
+    return started is not None and now - started >= limit and (now / 1000.0 - started / 1000.0) * 1000.0 >= limit
 
 
 @dataclass(frozen=True, kw_only=True)

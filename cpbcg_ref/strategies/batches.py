@@ -100,13 +100,10 @@ def filled(pick: Pick, server: Server, bucket: int, *, beside: int) -> Lengths:
     unit, largest = 2 * server.cp_size, server.capture_num_tokens[-1]
     under = [bucket - short for short in range(unit)] * (1 + 16 // unit)
     edges = (bucket // 2, (bucket - 1) // 2, bucket // 2 + 1, bucket + 1, largest + 1, 2 * largest)
-    return fill(
-        max(unit, pick((*under, *edges)) - beside),
-        requests=pick(range(1, 1 + min(MANY[-1], max(1, bucket // (unit + 1))))),
-        unit=unit,
-        remainder=pick((*(1, server.cp_size + 1) * server.cp_size, *range(unit))),
-        longest=server.context_length,
-    )
+    total = max(unit, pick((*under, *edges)) - beside)
+    requests = pick(range(1, 1 + min(MANY[-1], max(1, bucket // (unit + 1)))))
+    remainder = pick((*(1, server.cp_size + 1) * server.cp_size, *range(unit)))
+    return fill(total, requests=requests, unit=unit, remainder=remainder, longest=server.context_length)
 
 
 def batch(pick: Pick, server: Server) -> Batch:

@@ -12,9 +12,7 @@ from cpbcg_ref.cases import Attempt, AttemptsCase, DelayerConfig, LastPassCase, 
 from cpbcg_ref.oracles.passes import WINDOW, queue_target, running_limit
 from cpbcg_ref.strategies.choices import Pick, read_off
 
-MOST_PASSES = 24  # a long bound asks for more, up to 64
-MOST_SEGMENTS = 5
-MOST_RANKS = 8
+MOST_PASSES, MOST_SEGMENTS, MOST_RANKS = 24, 5, 8  # a long bound asks for more passes, up to 64
 EDGE_MS = 0.1
 # Size, running batch and queue of a pass, as places in the lists of `largest`: by where they tend to end up.
 QUEUE_HOLDS = ((0, 1, 3), (3, 2), (1, 4))

@@ -36,13 +36,9 @@ def server(pick: Pick, contract: Contract) -> Server:
     for _ in range(4):
         ladder.append(ladder[-1] + steps((0, unit, 1, ladder[-1], unit + 1, 4 * unit, 16 * unit)))
     ladder = sorted(set(ladder))
-    return Server(
-        cp_size=cp_size,
-        capture_num_tokens=tuple(ladder),
-        context_length=pick(contexts(ladder, unit)),
-        strategy=strategy,
-        min_replay_bucket=pick(floors(contract, ladder)),
-    )
+    context = pick(contexts(ladder, unit))
+    made = Server(cp_size=cp_size, capture_num_tokens=tuple(ladder), context_length=context, strategy=strategy)
+    return replace(made, min_replay_bucket=pick(floors(contract, ladder)))
 
 
 def contexts(ladder: Sequence[int], unit: int) -> list[int]:
@@ -75,32 +71,29 @@ def capture_case(pick: Pick, contract: Contract, server: Server | None = None) -
     base = pick((1, 2, 3, 4)) * context
     trapped = {"too long": base + context, "short rest": base + short, "tiny bucket": short}.get(trap, unit)
     more = [pick((0, base + unit, 2 * unit, base - 1, unit, 2 * base)) for _ in range(3)]
-    ladder = sorted({base, trapped, *more} - {0})
-    return CaptureCase(
-        server=Server(cp_size=cp_size, capture_num_tokens=tuple(ladder), context_length=context, strategy=strategy)
-    )
+    ladder = tuple(sorted({base, trapped, *more} - {0}))
+    made = Server(cp_size=cp_size, capture_num_tokens=ladder, context_length=context, strategy=strategy)
+    return CaptureCase(server=made)
 
 
 def select_case(pick: Pick, contract: Contract, server: Server | None = None) -> SelectCase:
     """One selection: buckets at T, T + 1, 2T and 2T + 1, rows around the required ones, some of them unknown."""
     if server:
-        ladder: Sequence[int] = server.capture_num_tokens
+        ladder = server.capture_num_tokens
         tokens = max(1, pick(ladder) // pick((1, 2)) - pick((0, 1, 2, -1)))
     else:
         tokens = 1 + pick((pick(range(64)), pick(range(4096))))
         by = (0, 1, 8, -1, tokens, tokens + 1, tokens - 1, tokens // 2, tokens // 4, 3 * tokens, -(tokens // 2))
-        ladder = sorted({max(1, tokens + pick(by)) for _ in range(6)})
+        ladder = tuple(sorted({max(1, tokens + pick(by)) for _ in range(6)}))
     required = 1 + pick(range(tokens))
     rows = (required, required + 8, required - 1, required + 1, 2 * required, None, 0)
-    table = [(bucket, pick(rows)) for bucket in ladder]
-    return SelectCase(
-        num_tokens=tokens,
-        required_local_tokens=required,
-        capture_num_tokens=tuple(ladder),
-        bucket_local_tokens=tuple((bucket, count) for bucket, count in table if count is not None),
-        max_padding_factor=server.max_padding_factor if server else 2,
-        min_replay_bucket=server.min_replay_bucket if server else pick(floors(contract, ladder)),
+    known = tuple((bucket, count) for bucket in ladder if (count := pick(rows)) is not None)
+    case = SelectCase(
+        num_tokens=tokens, required_local_tokens=required, capture_num_tokens=ladder, bucket_local_tokens=known
     )
+    if not server:
+        return replace(case, min_replay_bucket=pick(floors(contract, ladder)))
+    return replace(case, max_padding_factor=server.max_padding_factor, min_replay_bucket=server.min_replay_bucket)
 
 
 def select_pair_case(pick: Pick, contract: Contract, server: Server | None = None) -> SelectPairCase:
