@@ -16,7 +16,7 @@ def tree(root, real=(LEAF,), *, files, replaced=None):
         path = root.joinpath(*name.split(".")).with_suffix(".py")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
-    return Hermetic(root, "toy", real, replaced=replaced)
+    return Hermetic(root, "toy", real, **replaced or {})
 
 
 def leaf(root, source):

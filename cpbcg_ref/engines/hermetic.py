@@ -71,9 +71,8 @@ class StandIn:
     def _no(self, *operands: Any) -> bool:
         return False
 
-    __getitem__ = __setitem__ = __enter__ = __deepcopy__ = __or__ = __ror__ = __add__ = __radd__ = __sub__ = __mul__ = (
-        _same
-    )
+    __getitem__ = __setitem__ = __enter__ = __deepcopy__ = __or__ = __ror__ = _same
+    __add__ = __radd__ = __sub__ = __mul__ = _same
     __bool__ = __contains__ = __exit__ = __instancecheck__ = __subclasscheck__ = __lt__ = __le__ = __gt__ = __ge__ = _no
 
 
@@ -84,12 +83,10 @@ class Hermetic:
     in this release is simply absent. replaced: modules that the real ones see instead of the standard ones (`time`).
     """
 
-    def __init__(
-        self, root: Path, package: str, real: Iterable[str], *, replaced: dict[str, Any] | None = None
-    ) -> None:
+    def __init__(self, root: Path, package: str, real: Iterable[str], **replaced: Any) -> None:
         self.root, self.package = root, package
         self._files = {name: file for name in real if (file := self._file(name))}
-        self._table: dict[str, Any] = dict(replaced or {})
+        self._table: dict[str, Any] = dict(replaced)
         self._builtins = {**vars(builtins), "__import__": self._import}
 
     def has(self, name: str) -> bool:

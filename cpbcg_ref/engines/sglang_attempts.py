@@ -82,10 +82,9 @@ class Driven:
 def negotiation(*, allow: bool) -> SimpleNamespace:
     """A delayer whose verdict is known; one rank, so that slots are counted as they are."""
     verdict = SimpleNamespace(output_allow=allow, output_reason="" if allow else "delay")
-    return SimpleNamespace(
-        dp_size=1, num_dp_ranks=1, enable_dp_attention=True, attn_dp_enabled=True, _metrics_collector=None,
-        _debug_log_enabled=False, _negotiate_should_allow_prefill=lambda **report: verdict,
-    )  # fmt: skip
+    ranks = {"dp_size": 1, "num_dp_ranks": 1, "enable_dp_attention": True, "attn_dp_enabled": True}
+    silent = {"_metrics_collector": None, "_debug_log_enabled": False}
+    return SimpleNamespace(_negotiate_should_allow_prefill=always(verdict), **ranks, **silent)
 
 
 class Adder:
@@ -116,9 +115,7 @@ class Adder:
 class Batch(StandIn):
     """A batch of requests, running or new."""
 
-    batch_is_full = False
-    admitted = 0
-    reported = -1
+    batch_is_full, admitted, reported = False, 0, -1
 
     def __init__(self, reqs: Any) -> None:
         super().__init__("batch")

@@ -86,8 +86,8 @@ def delayer_tree(root: Path) -> Hermetic:
 
     own_torch = ModuleType("torch")
     vars(own_torch).update(vars(torch), distributed=SimpleNamespace(all_gather_into_tensor=all_gather))
-    replaced = {"time": SimpleNamespace(perf_counter=now, monotonic=now, time=now), "torch": own_torch}
-    tree = Hermetic(root, "sglang", [DELAYER], replaced=replaced)
+    clock = SimpleNamespace(perf_counter=now, monotonic=now, time=now)
+    tree = Hermetic(root, "sglang", [DELAYER], time=clock, torch=own_torch)
     tree.provide(SRT + "distributed.utils", all_gather_single=all_gather)
     tree.provide(SRT + "runtime_context", get_parallel=lambda: _here.process, get_schedule=lambda: _here.process)
     tree.symbol(DELAYER, "PrefillDelayerSinglePassExecutor.negotiate_should_allow_prefill")
@@ -169,11 +169,9 @@ def process_state(config: DelayerConfig) -> Any:
     state.num_dp_ranks, state.attn_dp_enabled = config.dp_size, config.enable_dp_attention
     state.prefill_delayer_queue_min_ratio = config.queue_min_ratio
     state.prefill_delayer_max_delay_ms = config.max_delay_ms
-    state.tp_group = Bag(cpu_group=GROUP, device_group=GROUP, device="cpu")
-    state.server_args = state
+    state.tp_group, state.server_args = Bag(cpu_group=GROUP, device_group=GROUP, device="cpu"), state
     return state
 
 
 def required(function: Any) -> list[str]:
-    parameters = inspect.signature(function).parameters.values()
-    return [parameter.name for parameter in parameters if parameter.default is parameter.empty]
+    return [one.name for one in inspect.signature(function).parameters.values() if one.default is one.empty]

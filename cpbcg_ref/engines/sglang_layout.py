@@ -9,6 +9,7 @@ from typing import Any
 from cpbcg_ref.cases import Batch
 from cpbcg_ref.engines.sglang_process import CP, Process, ints
 
+Ask = Callable[[Any, Any], Any]
 BACKENDS = ("trtllm_mha", "dsv4", "dsa")  # attention backends that some release captures CP graphs for
 
 
@@ -62,13 +63,11 @@ class Layout:
 
         return self._on_every_rank(of_blocks if group["strategy"] == "zigzag" else of_tokens, batch, **group)
 
-    def _on_every_rank(
-        self, ask: Callable[..., Any], batch: Batch, *, cp_size: int, strategy: str, captured_rows: int | None = None
-    ) -> list[Any]:
+    def _on_every_rank(self, ask: Ask, batch: Batch, *, captured_rows: int | None = None, **group: Any) -> list[Any]:
         """`ask(own, forward)` as every rank: its strategy object, and a batch with the metadata made for that rank."""
-        answers = []
+        answers, cp_size = [], group["cp_size"]
         for cp_rank in range(cp_size):
-            own, forward = self.process.enter(cp_size, strategy, cp_rank), self.process.batch(batch)
+            own, forward = self.process.enter(**group, cp_rank=cp_rank), self.process.batch(batch)
             self.process.cp.prepare_cp_forward(forward)
             if captured_rows is not None:  # what a graph does to the metadata before it shards a live batch
                 forward.attn_cp_metadata.per_rank_actual_token = [captured_rows] * cp_size
@@ -111,10 +110,8 @@ class Capacity:
         rows: int | None = object.__new__(kind).required_local_tokens(lengths)
         return rows
 
-    def select_replay_bucket(
-        self, *, bucket_local_tokens: dict[int, int], min_replay_bucket: int, **asked: Any
-    ) -> int | None:
-        """No release has a `min_replay_bucket`; the contract says so."""
+    def select_replay_bucket(self, *, bucket_local_tokens: dict[int, int], **asked: Any) -> int | None:
+        del asked["min_replay_bucket"]  # no release has one; the contract says so
         chooser = object.__new__(self.input)
         chooser.bucket_local_tokens = bucket_local_tokens
         bucket: int | None = chooser.select_replay_bucket(**asked)

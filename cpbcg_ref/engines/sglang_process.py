@@ -13,17 +13,13 @@ SRT = "sglang.srt."
 CP = SRT + "layers.cp."
 EXECUTOR = SRT + "model_executor."
 RUNNER = EXECUTOR + "runner.prefill_cuda_graph_runner"
-LEAVES = tuple(
-    prefix + name
-    for prefix, names in (
-        (SRT, "environ utils utils.common layers.utils.cp_utils layers.attention.dsa.utils"),
-        (CP, "base zigzag interleave padding utils bcg bcg.bcg bcg.zigzag_bcg bcg.interleave_bcg"),
-        (EXECUTOR, "forward_batch_info input_buffers model_runner runner_utils.buffers"),
-        (EXECUTOR, "cuda_graph_buffer_registry cuda_graph_config"),
-        (EXECUTOR + "runner.", "base_runner base_cuda_graph_runner prefill_cuda_graph_runner shape_key"),
-    )
-    for name in names.split()
-)
+BELOW = {
+    SRT: "environ utils utils.common layers.utils.cp_utils layers.attention.dsa.utils model_executor.cuda_graph_config",
+    CP: "base zigzag interleave padding utils bcg bcg.bcg bcg.zigzag_bcg bcg.interleave_bcg",
+    EXECUTOR: "forward_batch_info input_buffers model_runner runner_utils.buffers cuda_graph_buffer_registry",
+    EXECUTOR + "runner.": "base_runner base_cuda_graph_runner prefill_cuda_graph_runner shape_key",
+}
+LEAVES = tuple(prefix + name for prefix, names in BELOW.items() for name in names.split())
 MODEL = "Glm5NextForConditionalGeneration"  # the one architecture with interleave graphs, where that is looked at
 
 
@@ -54,11 +50,10 @@ class Process:
     def __init__(self, package_root: Path) -> None:
         self.group: Callable[[Any, Any], None] = always(None)  # the all-gather of the CP group: (output, local)
         self.parallel, self.args = self._parallel(), server_args()
-        self.execution = Bag(
-            moe=Bag(elastic_ep_backend=None), overlap=Bag(enable_two_batch_overlap=False),
-            mamba=Bag(enable_mamba_extra_buffer=False), graph=Bag(enable_cudagraph_gc=True),
-            features=Bag(enable_return_hidden_states=False, return_hidden_states_mode=None),
-        )  # fmt: skip
+        moe, overlap = Bag(elastic_ep_backend=None), Bag(enable_two_batch_overlap=False)
+        mamba, graph = Bag(enable_mamba_extra_buffer=False), Bag(enable_cudagraph_gc=True)
+        features = Bag(enable_return_hidden_states=False, return_hidden_states_mode=None)
+        self.execution = Bag(moe=moe, overlap=overlap, mamba=mamba, graph=graph, features=features)
         self.tree = Hermetic(package_root, "sglang", LEAVES)
         self._provide()
         self.base, self.cp = self.tree.load(CP + "base"), self.tree.load(CP + "utils")
@@ -93,8 +88,8 @@ class Process:
         provide(SRT + "layers.dp_attention", attn_cp_all_gather_into_tensor=gather)
         a2a = Bag(is_none=always(True), is_customized=always(False))
         provide(SRT + "layers.moe.utils", get_moe_a2a_backend=always(a2a))
-        on = Bag(get=always(True))  # the only path that later releases have
-        type(self.tree.symbol(SRT + "environ", "envs")).SGLANG_ENABLE_CP_V2 = on
+        environ: Any = type(self.tree.symbol(SRT + "environ", "envs"))
+        environ.SGLANG_ENABLE_CP_V2 = Bag(get=always(True))  # the only path that later releases have
 
     def enter(self, cp_size: int, strategy: str, cp_rank: int) -> Any:
         """Become rank `cp_rank` of a group that was started with `strategy`; the release's strategy object or None."""

@@ -42,8 +42,7 @@ class Progress(list[int]):
 class Body(Bag):
     """Stub of the transformer: one embedding number per token."""
 
-    layers = ()
-    shared_experts_config = None
+    layers, shared_experts_config = (), None
 
     def forward(self, input_ids: Any, positions: Any, forward_batch: Any, input_embeds: Any = None) -> None: ...
 
@@ -64,13 +63,12 @@ def model_runner(process: Process, server: Server) -> Any:
     return Bag(
         model=Body(), model_config=config, server_args=process.args, attn_backend=Backend(captured={}), device="cpu",
         gpu_id=0, dtype=torch.float32, is_generation=True, is_draft_worker=False, lora_manager=None,
-        graph_shared_output=None, _kernel_warmed_up=True,
         req_to_token_pool=Bag(size=slots, req_to_token=Bag(shape=(slots, server.context_length))),
         spec_algorithm=Bag(is_eagle=no, is_eagle3=no, is_dflash_family=no, is_none=always(True)),
-        attention_layers=[], mha_companion_layers=[], moe_layers=[], moe_fusions=[],
+        attention_layers=[], mha_companion_layers=[], moe_layers=[], moe_fusions=[], graph_shared_output=None,
         pp_group=Bag(is_first_rank=True, is_last_rank=True), tp_group=process.parallel.tp_group,
         get_pp_proxy_topk_size=none, get_pp_proxy_residual_num_blocks=none, get_pp_proxy_dspark_hidden_size=none,
-        attn_tp_sequence_sharded=no, prepare_dummy_forward_batch=lambda batch: batch,
+        attn_tp_sequence_sharded=no, prepare_dummy_forward_batch=lambda batch: batch, _kernel_warmed_up=True,
         ngram_embedding_manager=Bag(enabled=False), kv_index_translator=Bag(bind_runner_slots=none),
     )  # fmt: skip
 
@@ -110,13 +108,11 @@ class Started:
 
     def captured(self, cp_rank: int) -> Captured:
         runner = self.runners[cp_rank]
-        made = sorted(runner.backend.captured.items())
-        rows = [(bucket, self._captured_rows(cp_rank, bucket)) for bucket, _ in made]
-        return Captured(
-            requests=tuple((bucket, tuple(map(int, batch.extend_seq_lens_cpu))) for bucket, batch in made),
-            bucket_local_tokens=tuple((bucket, count) for bucket, count in rows if count is not None),
-            capture_num_tokens=tuple(runner.capture_num_tokens),
-        )
+        made, ladder = sorted(runner.backend.captured.items()), tuple(runner.capture_num_tokens)
+        requests = tuple((bucket, tuple(map(int, batch.extend_seq_lens_cpu))) for bucket, batch in made)
+        counts = [(bucket, self._captured_rows(cp_rank, bucket)) for bucket, _ in made]
+        rows = tuple((bucket, count) for bucket, count in counts if count is not None)
+        return Captured(requests=requests, bucket_local_tokens=rows, capture_num_tokens=ladder)
 
     def _captured_rows(self, cp_rank: int, bucket: int) -> int | None:
         """Rows of the graph of a bucket: as the release recorded them, or the length of its input without CP."""
@@ -143,9 +139,8 @@ class Started:
         if choose is None:
             return self._by_tokens(runner, batch.num_tokens)
         asked = {"num_tokens": batch.num_tokens, "extend_seq_lens": forward.extend_seq_lens_cpu}
-        bucket: int | None = choose(
-            **asked, capture_num_tokens=runner.capture_num_tokens, max_padding_factor=self.factor
-        )
+        asked |= {"capture_num_tokens": runner.capture_num_tokens, "max_padding_factor": self.factor}
+        bucket: int | None = choose(**asked)
         return bucket
 
     def _by_tokens(self, runner: Any, num_tokens: int) -> int | None:
