@@ -45,11 +45,9 @@ def known_engines() -> list[dict[str, Any]]:
 
     Nothing is imported or downloaded.
     """
-    engines: list[dict[str, Any]] = [
-        {"name": name, "pinned": [], "cached": [], "installed": None} for name in REFERENCES
-    ]
-    for name in ENGINES:
-        pinned, here = list(wheels.pins(name)), installed(name)
+    engines = []
+    for name in (*REFERENCES, *ENGINES):
+        pinned, here = list(wheels.pins(name)), installed(name) if name in ENGINES else None
         cached = [version for version in pinned if wheels.cached(name, version)]
         engines.append({"name": name, "pinned": pinned, "cached": cached, "installed": here[1] if here else None})
     return engines
@@ -113,10 +111,8 @@ def unpacked(name: str, folder: str) -> tuple[Path, str]:
     for root in roots if folder else []:
         if next((root / package).rglob("*.py"), None):
             return root, tree_version(name, root)
-    looked = " or ".join(str(root / package) for root in roots)
-    raise TargetError(
-        f"{name}@{folder}: no Python files in {looked}: name the repository root, its python/ or {package}/"
-    )
+    none = f"no Python files in {' or '.join(str(root / package) for root in roots)}"
+    raise TargetError(f"{name}@{folder}: {none}: name the repository root, its python/ or {package}/")
 
 
 def absolute(path: str) -> Path:

@@ -74,17 +74,13 @@ def fetch(name: str, version: str, *, allow_unpinned: bool = False, progress: Te
     """
     tell, pin, folder = progress or (lambda line: None), pins(name).get(version), cache_folder(name, version)
     if pin is None and not allow_unpinned:
-        raise TargetError(
-            f"{name}=={version} is not a release with a known sha256 (known: {', '.join(pins(name)) or 'none'}): "
-            "take one of these, or pass --allow-unpinned to trust what the package index sends"
-        )
-    found = cached(name, version)
-    if found is None:
-        try:
-            found = add(name, version, pin, folder, tell)
-        except OSError as error:
-            advice = "set CPBCG_CACHE to a writable folder"
-            raise TargetError(f"cannot fill the cache {folder}: {error} ({advice})") from error
+        unknown = f"is not a release with a known sha256 (known: {', '.join(pins(name)) or 'none'})"
+        advice = "take one of these, or pass --allow-unpinned to trust what the package index sends"
+        raise TargetError(f"{name}=={version} {unknown}: {advice}")
+    try:
+        found = cached(name, version) or add(name, version, pin, folder, tell)
+    except OSError as error:
+        raise TargetError(f"cannot fill the cache {folder}: {error} (set CPBCG_CACHE to a writable folder)") from error
     if pin is None:
         tell(f"{name}=={version} was not checked against a known sha256; to pin it, add to pins.toml under [{name}]:")
         tell(f'"{version}" = {{ file = "{found.file}", sha256 = "{found.sha256}" }}')
