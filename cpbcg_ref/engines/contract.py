@@ -50,12 +50,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-METHODS: dict[str, tuple[str, ...]] = {
-    "layout": ("is_cp_active", "logical_rows", "shard", "shard_positions", "gather", "kv_segments")
-}
-METHODS |= {"capacity": ("required_local_tokens",), "selection": ("select_replay_bucket",), "replay": ("start",)}
-METHODS |= {"negotiation": ("start_delayers",), "attempts": ("start_attempts",), "votes": ("votes",)}
-METHODS |= {"data": ("replay_data",)}
+LAYOUT = ("is_cp_active", "logical_rows", "shard", "shard_positions", "gather", "kv_segments")
+METHODS: dict[str, tuple[str, ...]] = {"layout": LAYOUT, "capacity": ("required_local_tokens",)}
+METHODS |= {"selection": ("select_replay_bucket",), "replay": ("start",), "negotiation": ("start_delayers",)}
+METHODS |= {"attempts": ("start_attempts",), "votes": ("votes",), "data": ("replay_data",)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +65,8 @@ class Contract:
     length must be a multiple of divides * cp_size (0: any length). min_length: shortest request that zigzag can shard,
     in units of cp_size. alignment: rows are padded to a multiple of alignment[strategy] * cp_size when cp_size > 1.
     ladder: captured buckets are the asked ones rounded up to a multiple of ladder * cp_size (0: as asked).
-    min_replay_bucket: does it offer the opt-in floor. padding_value: what `shard` puts in padding rows of the payload.
-    padding: where padding stands ("end" of each rank's rows).
+    min_replay_bucket: does it offer the opt-in floor. padding_value: what `shard` puts in padding rows of the payload,
+    which stand at the end of each rank's rows.
     """
 
     strategies: tuple[str, ...] = ("zigzag",)
@@ -81,7 +79,6 @@ class Contract:
     ladder: int = 0
     min_replay_bucket: bool = False
     padding_value: int = 0
-    padding: str = "end"
 
     def aligned(self, rows: int, *, cp_size: int, strategy: str) -> int:
         """Round rows up to this engine's alignment."""

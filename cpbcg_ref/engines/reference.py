@@ -39,8 +39,7 @@ class ReferenceServer:
 
     def load_batch(self, batch: cases.Batch, cp_rank: int) -> answers.Loaded:
         replay = cpbcg_ref.load_batch(**self._asked(batch))
-        rows = {"captured_rows": replay.captured_rows, "live_rows": replay.live_rows[cp_rank]}
-        return answers.Loaded(bucket=replay.bucket, **rows)
+        return answers.Loaded(**vars(replay) | {"live_rows": replay.live_rows[cp_rank]})
 
 
 class ReferenceDelayers:
@@ -55,9 +54,8 @@ class ReferenceDelayers:
         ranks = list(zip(states, reports, strict=True))
         rows = [cpbcg_ref.make_report(state, self.config, **asdict(report)) for state, report in ranks]
         tables = [rows] * len(rows) if self.config.enable_dp_attention else [[row] for row in rows]
-        made = []
-        for table, (state, report) in zip(tables, ranks, strict=True):
-            made.append(cpbcg_ref.negotiate(table, state, self.config, now_ms=report.now_ms))
+        asked = [(table, *rank) for table, rank in zip(tables, ranks, strict=True)]
+        made = [cpbcg_ref.negotiate(table, state, self.config, now_ms=one.now_ms) for table, state, one in asked]
         self.states = [decision.state for decision in made]
         return list(map(verdict, made))
 
