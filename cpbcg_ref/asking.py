@@ -56,16 +56,14 @@ def ask_layout(engine: Any, case: cases.LayoutCase) -> answers.LayoutSeen:
     if not isinstance(rows, Raised):
         most = max(map(len, rows)) + case.spare_rows
         spare_rows, spare_restored = ask_shard(engine, batch, captured_rows=most, **how)
+    sharded = {"rows": rows, "restored": restored, "spare_rows": spare_rows, "spare_restored": spare_restored}
     return answers.LayoutSeen(
         active=each_rank(engine, case.cp_size, engine.is_cp_active, batch, **how),
         required=ask_required(engine, batch.lengths, **how),
         logical=freeze(answered(engine, engine.logical_rows, batch, **how)),
-        rows=rows,
         positions=freeze(answered(engine, engine.shard_positions, batch, global_positions(batch), **how)),
         segments=freeze(answered(engine, engine.kv_segments, batch, **how)),
-        restored=restored,
-        spare_rows=spare_rows,
-        spare_restored=spare_restored,
+        **sharded,
     )
 
 
@@ -82,12 +80,11 @@ def ask_shard(engine: Any, batch: cases.Batch, **how: Any) -> tuple[Any, Any]:
     return tokens, as_tokens(engine, answered(engine, engine.gather, batch, rows, **how))
 
 
-def ask_required(engine: Any, lengths: tuple[int, ...], *, cp_size: int, strategy: str) -> tuple[Any, ...] | None:
+def ask_required(engine: Any, lengths: tuple[int, ...], **how: Any) -> tuple[Any, ...] | None:
     """`required_local_tokens` on every rank; None for an engine without that capability."""
     if missing(engine, "capacity"):
         return None
-    ask = engine.required_local_tokens
-    return each_rank(engine, cp_size, ask, list(lengths), cp_size=cp_size, strategy=strategy)
+    return each_rank(engine, how["cp_size"], engine.required_local_tokens, list(lengths), **how)
 
 
 def ask_bad_layout(engine: Any, case: cases.BadLayoutCase) -> answers.BadLayoutSeen:

@@ -2,11 +2,10 @@
 
 A case holds plain ints, strings and tuples only, so that it prints as the Python that rebuilds it, travels as JSON
 and can be compared. A case says what is asked; what an engine answered is in `cpbcg_ref.answers`.
+A strategy is "zigzag" or "interleave".
 """
 
 from dataclasses import dataclass
-
-Strategy = str  # "zigzag" or "interleave"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +32,7 @@ class Server:
     cp_size: int
     capture_num_tokens: tuple[int, ...]
     context_length: int
-    strategy: Strategy = "zigzag"
+    strategy: str = "zigzag"
     max_padding_factor: int = 2
     min_replay_bucket: int = 0
 
@@ -44,7 +43,7 @@ class LayoutCase:
 
     cp_size: int
     batch: Batch
-    strategy: Strategy = "zigzag"
+    strategy: str = "zigzag"
     spare_rows: int = 0
 
 
@@ -54,7 +53,7 @@ class BadLayoutCase:
 
     cp_size: int
     lengths: tuple[int, ...]
-    strategy: Strategy = "zigzag"
+    strategy: str = "zigzag"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ import click
 from cpbcg_ref.errors import CpbcgError
 
 PROFILES = ("dev", "ci", "nightly")  # as in checking.profiles, which is slow to import for --help
-SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+AT_LEAST_1 = click.IntRange(min=1)
 JSON = click.option("--json", "json_file", metavar="FILE", help='Write the result as JSON; "-" is stdout.')
 note = partial(click.echo, err=True)
 UNPINNED = click.option("--allow-unpinned", is_flag=True, help="Fetch a release without a known sha256.")
@@ -60,7 +60,7 @@ def interrupted(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-@click.group(context_settings=SETTINGS)
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(importlib.metadata.version("cpbcg"), prog_name="cpbcg")
 def cli() -> None:
     """Does an inference engine keep the rules of context-parallel prefill with captured CUDA graphs?
@@ -82,9 +82,7 @@ def cli() -> None:
 @click.option("--strict", is_flag=True, help="A violated SHOULD fails the run too.")
 @click.option("--config", type=Path, metavar="FILE", help="Check one deployment, described in TOML.")
 @UNPINNED
-@click.option(
-    "--jobs", "workers", type=click.IntRange(min=1), metavar="N", help="Worker processes.  [default: one per core]"
-)
+@click.option("--jobs", "workers", type=AT_LEAST_1, metavar="N", help="Worker processes.  [default: one per core]")
 def check(target: str, select: Sequence[str], config: Path | None, strict: bool, **options: Any) -> int:
     """Check TARGET against the invariants and say what it breaks, with a smallest case.
 
@@ -152,9 +150,9 @@ def smoke(target: str, allow_unpinned: bool, json_file: str | None) -> int:
     from cpbcg_ref.engines.targets import resolve
     from cpbcg_ref.report import listings
 
-    lines = ask(resolve(target, allow_unpinned=allow_unpinned, progress=note))
-    deliver(listings.show_smoke, lines, json_file, [line._asdict() for line in lines])
-    return 2 if any(line.state == "broken" for line in lines) else 0
+    lines = [line._asdict() for line in ask(resolve(target, allow_unpinned=allow_unpinned, progress=note))]
+    deliver(listings.show_smoke, lines, json_file)
+    return 2 if any(line["state"] == "broken" for line in lines) else 0
 
 
 @cli.command(short_help="List engines, releases and what is cached.")
@@ -164,8 +162,7 @@ def engines(json_file: str | None) -> None:
     from cpbcg_ref.engines.targets import known_engines
     from cpbcg_ref.report import listings
 
-    known = known_engines()
-    deliver(listings.show_engines, known, json_file, known)
+    deliver(listings.show_engines, known_engines(), json_file)
 
 
 @cli.command(short_help="Describe the invariants.")
@@ -181,7 +178,7 @@ def invariants(ids: Sequence[str], json_file: str | None) -> None:
     from cpbcg_ref.report import listings
 
     told = [listings.described(REGISTRY[name]) for name in selected(ids)]
-    deliver(listings.show_invariants, told, json_file, told)
+    deliver(listings.show_invariants, told, json_file)
 
 
 @cli.command(short_help="Work out one batch on one server.")
@@ -204,7 +201,7 @@ def explain(lengths: str, capture: str, json_file: str | None, **options: Any) -
     if any(len(pair) != 2 for pair in pairs):
         raise click.BadParameter("write BUCKET:ROWS,BUCKET:ROWS", param_hint="--capture")
     found = explain.explain(batch, captured=[(bucket, rows) for bucket, rows in pairs], **options)
-    deliver(listings.show_explain, found, json_file, found)
+    deliver(listings.show_explain, found, json_file)
 
 
 def integers(option: str, text: str, separator: str) -> list[int]:
@@ -214,12 +211,12 @@ def integers(option: str, text: str, separator: str) -> list[int]:
     return list(map(int, words))
 
 
-def deliver(how: Callable[[Any, Any], None], what: Any, json_file: str | None, data: Any) -> None:
+def deliver(how: Callable[[Any, Any], None], what: Any, json_file: str | None) -> None:
     """As JSON where that is asked for; for people too, unless stdout is taken."""
     from cpbcg_ref.report import files, jsonreport
 
     files.check_writable(json_file)
-    files.write(json_file, jsonreport.as_json(data))
+    files.write(json_file, jsonreport.as_json(what))
     if json_file != "-":
         show(how, what)
 

@@ -20,8 +20,8 @@ def recording(engine: Any, into: set[str]) -> Iterator[None]:
     def hook(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
         if event == "call" and not code.co_name.startswith("<") and (root := root_of(engine, code.co_filename)):
-            shown = Path(code.co_filename).relative_to(root.parent)  # the same on every machine
-            into.add(f"{shown}:{code.co_qualname}")
+            # A path below the root is the same on every machine.
+            into.add(f"{Path(code.co_filename).relative_to(root.parent)}:{code.co_qualname}")
 
     sys.setprofile(hook)
     try:

@@ -91,21 +91,18 @@ class FamilyRun:
         for number in range(rounds):
             if wanting := [run for run in runs if number == 0 or (run.open and run.unmet)]:
                 self.sweep(wanting, first_seed + 7919 * number)
-        for run in runs:
-            if run.violation:
-                self.shrink(run)
+        for run in [run for run in runs if run.violation]:
+            self.shrink(run)
         for run in runs:
             run.seconds = (time.perf_counter() - began) / len(runs)
 
     def sweep(self, runs: Sequence[PartRun], number: int) -> None:
         def each(case: Any) -> None:
-            if not any(run.open for run in runs):
-                return
-            seen = self.ask(case)
-            for run in runs:
-                if run.open:
-                    run.judge(case, seen, self.engine.contract)
-                    run.seed = number
+            still_open = [run for run in runs if run.open]
+            seen = self.ask(case) if still_open else None
+            for run in still_open:
+                run.judge(case, seen, self.engine.contract)
+                run.seed = number
 
         try:
             self.search(each, number)

@@ -12,15 +12,10 @@ SAME_EVERYWHERE: dict[str, Any] = {"database": None, "deadline": None, "derandom
 
 
 def quiet_settings(profile: str, family: str, *, shrink: bool) -> settings:
-    return settings(
-        max_examples=max(20, round(FAMILIES[family].examples * PROFILES[profile])),
-        phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
-        report_multiple_bugs=False,
-        print_blob=False,
-        verbosity=Verbosity.quiet,
-        suppress_health_check=list(HealthCheck),
-        **SAME_EVERYWHERE,
-    )
+    quiet: dict[str, Any] = {"print_blob": False, "report_multiple_bugs": False, "verbosity": Verbosity.quiet}
+    quiet |= {"phases": (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)}
+    examples = max(20, round(FAMILIES[family].examples * PROFILES[profile]))
+    return settings(max_examples=examples, suppress_health_check=list(HealthCheck), **quiet, **SAME_EVERYWHERE)
 
 
 def register(name: str) -> None:

@@ -30,10 +30,10 @@ class Checker:
 
     engine: Any
     target: str
-    profile: str
+    profile: str = "ci"
     seed: int = 0
     deployment: Deployment | None = None
-    options: str = ""  # what else the command line needs to reproduce a verdict
+    reproduce: str = ""  # what else the command line needs to reproduce a verdict
     judged: dict[tuple[str, int], Result] = dataclasses.field(default_factory=dict)  # by id and index of the part
     executed: set[str] = dataclasses.field(default_factory=set)
 
@@ -46,14 +46,8 @@ class Checker:
 
     def sweep(self, family: str, ids: Iterable[str]) -> None:
         """Judge the parts of these invariants that ask this family of cases."""
-        runs = {
-            (name, index): PartRun(
-                part=part, skipped=self.why_not(name, part), demanded=part.demanded(self.engine.contract)
-            )
-            for name in ids
-            for index, part in enumerate(REGISTRY[name].parts)
-            if part.family == family
-        }
+        parts = [(name, index, part) for name in ids for index, part in enumerate(REGISTRY[name].parts)]
+        runs = {(name, index): self.part_run(name, part) for name, index, part in parts if part.family == family}
         strategy = cases_for(family, self.engine.contract, deployment=self.deployment)
         if strategy.is_empty:
             for part in runs.values():
@@ -63,6 +57,10 @@ class Checker:
             run = FamilyRun(family=family, strategy=strategy, **how)
             run.judge(asked, first_seed=self.seed, rounds=1 if self.deployment else ROUNDS)
         self.judged |= {key: self.part_result(key[0], run) for key, run in runs.items()}
+
+    def part_run(self, invariant_id: str, part: Part) -> PartRun:
+        demanded = part.demanded(self.engine.contract)
+        return PartRun(part=part, skipped=self.why_not(invariant_id, part), demanded=demanded)
 
     def why_not(self, invariant_id: str, part: Part) -> str:
         """Why the engine cannot be asked about this part, "" if it can."""
@@ -77,7 +75,7 @@ class Checker:
         told: dict[str, Any] = {"outcome": outcome, "message": message, "seconds": run.seconds}
         told["witnesses"] = {name: run.witnesses[name] for name in run.part.witnesses if not run.skipped}
         if run.violation and outcome == "fail":
-            options = f"--select {invariant_id} --profile {self.profile} --seed {self.seed}{self.options}"
+            options = f"--select {invariant_id} --profile {self.profile} --seed {self.seed}{self.reproduce}"
             told["reproduce"] = f"cpbcg check {shlex.quote(self.target)} {options}"
             told["counterexample"] = self.counterexample(run.violation)
         return Result(invariant=invariant_id, level=REGISTRY[invariant_id].level, examples=run.examples, **told)
@@ -103,12 +101,10 @@ class Checker:
     def result(self, invariant_id: str) -> Result:
         """The worst of the invariant's parts, with the numbers of all."""
         results = [self.judged[invariant_id, index] for index in range(len(REGISTRY[invariant_id].parts))]
-        return dataclasses.replace(
-            min(results, key=lambda result: OUTCOMES.index(result.outcome)),
-            examples=sum(result.examples for result in results),
-            seconds=round(sum(result.seconds for result in results), 4),
-            witnesses={name: count for result in results for name, count in result.witnesses.items()},
-        )
+        worst = min(results, key=lambda result: OUTCOMES.index(result.outcome))
+        examples, seconds = (sum(getattr(result, field) for result in results) for field in ("examples", "seconds"))
+        witnesses = {name: count for result in results for name, count in result.witnesses.items()}
+        return dataclasses.replace(worst, examples=examples, seconds=round(seconds, 4), witnesses=witnesses)
 
 
 def capabilities(part: Part) -> tuple[str, ...]:

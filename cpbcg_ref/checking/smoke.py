@@ -14,9 +14,8 @@ from cpbcg_ref.engines.contract import METHODS
 from cpbcg_ref.engines.reference import Reference
 
 BATCH = cases.Batch(lengths=(8,), prefixes=(0,))
-SELECT = cases.SelectCase(
-    num_tokens=8, required_local_tokens=4, capture_num_tokens=(8, 16), bucket_local_tokens=((8, 4), (16, 8))
-)
+LADDER: dict[str, Any] = {"capture_num_tokens": (8, 16), "bucket_local_tokens": ((8, 4), (16, 8))}
+SELECT = cases.SelectCase(num_tokens=8, required_local_tokens=4, **LADDER)
 CONFIG = cases.DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests=8)
 PASSES = cases.PassesCase(config=CONFIG, passes=((cases.RankReport(prefillable=True),) * 2,))
 ATTEMPTS = cases.AttemptsCase(attempts=(cases.Attempt(admitted=3),))
@@ -79,7 +78,6 @@ def misfits(engine: Any, name: str) -> list[str]:
 
 def ask(engine: Any, name: str, strategy: str) -> dict[str, Any]:
     """The answers to one small question, by method."""
-    seen: Any
     match name:
         case "layout":
             seen = asking.ask_layout(engine, cases.LayoutCase(cp_size=2, batch=BATCH, strategy=strategy))
@@ -90,9 +88,9 @@ def ask(engine: Any, name: str, strategy: str) -> dict[str, Any]:
             return {"select_replay_bucket": asking.ask_select(engine, SELECT).answer}
         case "replay":
             server = cases.Server(cp_size=2, capture_num_tokens=(8, 16), context_length=16, strategy=strategy)
-            seen = asking.ask_replay(engine, cases.ReplayCase(server=server, batches=(BATCH,)))
-            of_batch = {method: getattr(seen.batches[0], field) for method, field in REPLAY.items()}
-            return {"captured": seen.captured, **of_batch}
+            replayed = asking.ask_replay(engine, cases.ReplayCase(server=server, batches=(BATCH,)))
+            of_batch = {method: getattr(replayed.batches[0], field) for method, field in REPLAY.items()}
+            return {"captured": replayed.captured, **of_batch}
         case "negotiation":
             return {"step": asking.ask_passes(engine, PASSES).passes[0]}
         case "attempts":
@@ -103,8 +101,7 @@ def ask(engine: Any, name: str, strategy: str) -> dict[str, Any]:
 
 
 def misfit(method: str, value: Any, golden: Any) -> str | None:
-    raised = [entry for entry in (value if isinstance(value, tuple) else (value,)) if isinstance(entry, Raised)]
-    if raised:
+    if raised := [entry for entry in (value if isinstance(value, tuple) else (value,)) if isinstance(entry, Raised)]:
         return f"{method}: the engine raised {raised[0]}: look at what the adapter hands to it"
     if looks_like(value, golden, may_be_none=method in MAY_BE_NONE, count=True):
         return None

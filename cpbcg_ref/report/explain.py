@@ -23,11 +23,6 @@ def explain(
     told = {bucket: ["CP is not active for this batch"] for bucket in ladder}
     if needed is not None:
         told = verdicts(SelectCase(**asked, bucket_local_tokens=tuple(captured)))
-    return {
-        "rows_per_rank": list(cpbcg_ref.per_rank_logical_tokens(lengths, **group)),
-        "required_local_tokens": required,
-        "buckets": [
-            {"bucket": bucket, "captured": rows, "verdict": "; ".join(told[bucket])} for bucket, rows in captured
-        ],
-        "chosen": chosen,
-    }
+    owned = list(cpbcg_ref.per_rank_logical_tokens(lengths, **group))
+    buckets = [{"bucket": bucket, "captured": rows, "verdict": "; ".join(told[bucket])} for bucket, rows in captured]
+    return {"rows_per_rank": owned, "required_local_tokens": required, "buckets": buckets, "chosen": chosen}

@@ -7,12 +7,8 @@ from typing import Any
 
 from cpbcg_ref.checking.results import OUTCOMES, Report
 
-QUESTIONS = {
-    "hang": ("agree.*", "delay.agree"),
-    "overflow": ("capacity.*", "replay.*"),
-    "fail at start": ("capture.legal",),
-    "starve": ("delay.bounded-*",),
-}
+QUESTIONS: dict[str, tuple[str, ...]] = {"hang": ("agree.*", "delay.agree"), "overflow": ("capacity.*", "replay.*")}
+QUESTIONS |= {"fail at start": ("capture.legal",), "starve": ("delay.bounded-*",)}
 ANSWERS = {"fail": "yes", "pass": "not found"}
 
 
@@ -26,13 +22,13 @@ def document(report: Report) -> dict[str, Any]:
     counts = {outcome: len(report.of(outcome)) for outcome in OUTCOMES}
     must, should = ([one.invariant for one in report.of("fail", level)] for level in ("MUST", "SHOULD"))
     run = {"seconds": round(report.seconds, 3), "profile": report.profile, "seed": report.seed}
-    return {
-        "target": {"engine": report.engine, "version": report.version},
-        "results": [dataclasses.asdict(result) for result in report.results],
-        "summary": counts | {"must_violated": must, "should_violated": should, "exit_code": report.exit_code} | run,
-        "executed": list(report.executed),
-        **({"deployment": answers(report)} if report.about_deployment else {}),
-    }
+    summary = counts | {"must_violated": must, "should_violated": should, "exit_code": report.exit_code} | run
+    target, results = (
+        {"engine": report.engine, "version": report.version},
+        list(map(dataclasses.asdict, report.results)),
+    )
+    told = {"target": target, "results": results, "summary": summary, "executed": list(report.executed)}
+    return told | ({"deployment": answers(report)} if report.about_deployment else {})
 
 
 def answers(report: Report) -> list[dict[str, str]]:

@@ -23,9 +23,8 @@ def as_junit(report: Report) -> str:
             problem = SubElement(case, kind, type=f"{one.level} {one.outcome}", message=clean(one.message))
             found = one.counterexample
             problem.text = clean("\n".join([found.picture, found.python, one.reproduce]) if found else one.message)
-    numbers = {"failures": counts["failure"], "errors": counts["error"], "skipped": counts["skipped"]}
-    for attribute, number in {"tests": len(report.results), **numbers}.items():
-        suite.set(attribute, str(number))
+    failures, errors, skipped = (str(counts[kind]) for kind in ("failure", "error", "skipped"))
+    suite.attrib |= {"tests": str(len(report.results)), "failures": failures, "errors": errors, "skipped": skipped}
     suite.set("time", f"{report.seconds:.3f}")
     indent(suite)
     return tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

@@ -4,30 +4,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cpbcg_ref.checking.run import capabilities
-from cpbcg_ref.checking.smoke import Line
 from cpbcg_ref.invariants.model import Invariant
 from cpbcg_ref.report.terminal import Printer
 
 
 def show_engines(engines: Sequence[Mapping[str, Any]], printer: Printer) -> None:
-    rows = [
-        (one["name"], one["installed"] or "-", *(" ".join(one[which]) for which in ("pinned", "cached")))
-        for one in engines
-    ]
+    rows = [(one["name"], one["installed"] or "-", " ".join(one["pinned"]), " ".join(one["cached"])) for one in engines]
     printer.table(("engine", "installed", "releases of known sha256", "in the cache"), rows)
     printer.say("\nalso: NAME==VERSION, NAME@DIR (an unpacked tree), path/to/file.py:Class, package.module:Class")
 
 
 def described(one: Invariant) -> dict[str, Any]:
     """An invariant as plain data; `asks`: the capabilities that an engine needs."""
-    return {
-        "id": one.id,
-        "level": one.level,
-        "statement": one.statement,
-        "asks": sorted({capability for part in one.parts for capability in capabilities(part)}),
-        "bugs": list(one.sources),
-        "witnesses": [name for part in one.parts for name in part.witnesses],
-    }
+    told = {"id": one.id, "level": one.level, "statement": one.statement}
+    asks = sorted({capability for part in one.parts for capability in capabilities(part)})
+    witnesses = [name for part in one.parts for name in part.witnesses]
+    return told | {"asks": asks, "bugs": list(one.sources), "witnesses": witnesses}
 
 
 def show_invariants(chosen: Sequence[Mapping[str, Any]], printer: Printer) -> None:
@@ -40,8 +32,8 @@ def show_invariants(chosen: Sequence[Mapping[str, Any]], printer: Printer) -> No
         printer.say()
 
 
-def show_smoke(lines: Sequence[Line], printer: Printer) -> None:
-    printer.table(Line._fields, lines)
+def show_smoke(lines: Sequence[Mapping[str, str]], printer: Printer) -> None:
+    printer.table(("state", "asked", "text"), [tuple(line.values()) for line in lines])
 
 
 def show_explain(found: Mapping[str, Any], printer: Printer) -> None:
