@@ -114,12 +114,11 @@ def remembers_recent(case: AttemptsCase, seen: AttemptsSeen, _: Any) -> Sentence
     """max_prefill_bs forgets an old burst, never falls below 1 after an attempt, and does not age in idle passes."""
     for number, answer in enumerate(seen.max_prefill_bs, start=1):
         sizes, attempt = table.recent_sizes(case.attempts[:number]), table.attempt_size(case.attempts[number - 1])
-        due = max(sizes, default=0)
         if isinstance(answer, Raised):
             yield f"pass {number}: raised {answer}"
-        elif sizes and answer != due:  # before the first attempt any number will do
+        elif sizes and answer != max(sizes):  # before the first attempt any number will do
             after = f"an attempt of {attempt}" if attempt else "an idle pass"
-            right = f"{due}, the largest of the last {len(sizes)} attempts"
+            right = f"{max(sizes)}, the largest of the last {len(sizes)} attempts"
             yield f"pass {number}: max_prefill_bs is {answer} after {after}, not {right}"
 
 

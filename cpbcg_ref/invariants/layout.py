@@ -160,25 +160,24 @@ def causal(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
         if len(sees) > len(rows):
             yield f"rank {rank} attends with {len(sees)} rows, its shard has {len(rows)}"
         for row, (token, (keys, i)) in enumerate(zip(rows, sees, strict=False)):
-            if wrong := wrong_keys(keys, token, first=rows[row - i], owner=owner):
+            for wrong in wrong_keys(keys, token, first=rows[row - i], owner=owner):
                 yield f"rank {rank} row {row} {wrong}"
         for row, token in enumerate(rows[len(sees) :], start=len(sees)):
             if token is not None:
                 yield f"rank {rank} row {row} holds token {token} but attends to nothing"
 
 
-def wrong_keys(keys: range, token: Any, *, first: Any, owner: Owners) -> str | None:
+def wrong_keys(keys: range, token: Any, *, first: Any, owner: Owners) -> Sentences:
     """Keys belong to one sequence: that of `first`, the token in the block's first row, which was judged before."""
+    request, position = owner.get(token, (None, -1))
     if token is None:
-        return f"is padding but sees {len(keys)} keys"
-    if token not in owner:
-        return "holds no token of the batch"
-    request, position = owner[token]
-    if request != owner[first][0]:
-        return f"is of request {request} but sees keys of request {owner[first][0]}"
-    if keys != causal_keys(position):
-        return f"(request {request}, position {position}) sees {len(keys)} keys, not {position + 1}"
-    return None
+        yield f"is padding but sees {len(keys)} keys"
+    elif request is None:
+        yield "holds no token of the batch"
+    elif request != owner[first][0]:
+        yield f"is of request {request} but sees keys of request {owner[first][0]}"
+    elif keys != causal_keys(position):
+        yield f"(request {request}, position {position}) sees {len(keys)} keys, not {position + 1}"
 
 
 @layout("layout.nonempty", at_most_two_rows, each=rows_and(active="CP active"), sources="19656")

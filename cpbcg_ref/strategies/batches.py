@@ -57,8 +57,7 @@ def layout_case(pick: Pick, contract: Contract, server: Server | None = None) ->
     lengths = drawn(pick, legal_lengths(unit, max(1, contract.divides * cp_size)), most=LAYOUT_TOKENS)
     if sum(lengths) < cp_size:
         lengths.append(cp_size)  # interleave needs a token per rank
-    batch = batch_of(pick, tuple(lengths))
-    return LayoutCase(cp_size=cp_size, batch=batch, strategy=strategy, spare_rows=spare)
+    return LayoutCase(cp_size=cp_size, batch=batch_of(pick, tuple(lengths)), strategy=strategy, spare_rows=spare)
 
 
 def bad_layout_case(pick: Pick, contract: Contract, server: Server | None = None) -> BadLayoutCase:

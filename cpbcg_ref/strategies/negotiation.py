@@ -78,10 +78,9 @@ def segment(pick: Pick, config: DelayerConfig, *, skewed: bool = False) -> Segme
 def largest(pick: Pick, places: Sequence[Sequence[int]], config: DelayerConfig) -> RankReport:
     """The largest size, running batch and queue of a pass, at a threshold of this deployment."""
     at_size, at_running, at_queue = map(pick, places)
-    limit, ratio = running_limit(config), config.queue_min_ratio or 0.5
-    cap = config.prefill_max_requests or 5
+    limit, cap = running_limit(config), config.prefill_max_requests or 5
     size = min((1, 2, 0, cap, cap + 1, limit)[at_size], limit)
-    first = int(1 / ratio)  # about the smallest running batch with a target
+    first = int(1 / (config.queue_min_ratio or 0.5))  # about the smallest running batch with a target
     running = (limit - size, limit - size + 1, limit - size - 1, limit // 2, 1, 0, limit, first - 1, first)[at_running]
     top = RankReport(prefillable=True, running_batch=min(max(running, 0), limit), max_prefill_bs=size)
     target = queue_target((top,), config)
@@ -91,8 +90,7 @@ def largest(pick: Pick, places: Sequence[Sequence[int]], config: DelayerConfig) 
 
 def slots_held(like: Segment, config: DelayerConfig) -> Segment:
     """All are prefillable and all slots taken: the first such pass is let through."""
-    top = largest(SIMPLEST, SLOTS_HOLD, config)
-    return replace(like, turn=(ALL,), times=1, limits=0.0, top=top)
+    return replace(like, turn=(ALL,), times=1, limits=0.0, top=largest(SIMPLEST, SLOTS_HOLD, config))
 
 
 def timer_runs_out(first: Segment, queue_held: RankReport, config: DelayerConfig) -> list[Segment]:
