@@ -62,7 +62,7 @@ def causal_keys(position: int) -> range:
     return range(position + 1)
 
 
-def shardable(lengths: tuple[int, ...], cp_size: int, strategy: str, min_length: int = 2, divides: int = 0) -> bool:
+def shardable(lengths: tuple[int, ...], cp_size: int, strategy: str, *, min_length: int = 2, divides: int = 0) -> bool:
     """Is CP active for a batch of these extend lengths. `min_length` and `divides` count in cp_size tokens."""
     step = max(1, divides * cp_size)
     if cp_size < 2 or not lengths or min(lengths) < 0 or any(length % step for length in lengths):
