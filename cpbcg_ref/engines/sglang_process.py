@@ -88,8 +88,8 @@ class Process:
         provide(SRT + "layers.dp_attention", attn_cp_all_gather_into_tensor=gather)
         a2a = Bag(is_none=always(True), is_customized=always(False))
         provide(SRT + "layers.moe.utils", get_moe_a2a_backend=always(a2a))
-        environ: Any = type(self.tree.symbol(SRT + "environ", "envs"))
-        environ.SGLANG_ENABLE_CP_V2 = Bag(get=always(True))  # the only path that later releases have
+        # The second CP implementation is the only one that later releases have.
+        type(self.tree.symbol(SRT + "environ", "envs")).SGLANG_ENABLE_CP_V2 = Bag(get=always(True))
 
     def enter(self, cp_size: int, strategy: str, cp_rank: int) -> Any:
         """Become rank `cp_rank` of a group that was started with `strategy`; the release's strategy object or None."""
