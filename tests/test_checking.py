@@ -178,3 +178,9 @@ def test_progress_is_told_family_by_family():
 def test_the_verdicts_do_not_depend_on_the_number_of_workers(workers):
     found = session.check("reference:hardened", ids=["delay.budget", "select.minimal"], profile="dev", workers=workers)
     assert [(one.outcome, one.examples) for one in found.results] == [("pass", 75), ("pass", 180)]
+
+
+def test_a_check_leaves_nothing_in_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    session.check("reference", ids=["select.pure"], profile="dev", workers=1)
+    assert list(tmp_path.iterdir()) == []

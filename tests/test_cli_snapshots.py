@@ -16,6 +16,10 @@ from cpbcg_ref.report.jsonreport import answers
 from cpbcg_ref.report.terminal import Printer, show_check
 
 FULL = """\
+executed 3 functions in 2 files of the engine:
+  sglang/srt/cp.py: Layout.rows, shard
+  sglang/srt/delayer.py: negotiate
+
 invariant             level   outcome      examples  seconds
 layout.bijection      MUST    pass              150     0.31
 capacity.no-overflow  MUST    fail               31     1.25
@@ -57,10 +61,6 @@ ERROR replay.safe-fallback: KeyError: 'cp'
 UNWITNESSED select.minimal: never came up in 400 examples: a smaller bucket holds the tokens but
     not the rows
 SKIP data.in-bounds, data.history-free: the adapter has no replay_data
-
-executed 3 functions in 2 files of the engine:
-  sglang/srt/cp.py: Layout.rows, shard
-  sglang/srt/delayer.py: negotiate
 
 sglang 0.5.17: 1 MUST violated, 1 SHOULD violated, 1 error, 1 unwitnessed, 1 pass, 2 skip
 593 verdicts in 4.2 s, profile ci, seed 0, exit code 1
@@ -137,7 +137,7 @@ def test_a_terminal_gets_colour_and_no_line_of_the_table_wraps(monkeypatch, colu
     monkeypatch.setenv("COLUMNS", columns)
     text = shown(made_report(), Terminal())
     assert "\x1b[1;31mfail" in text
-    table = re.sub(r"\x1b\[[0-9;]*m", "", text).split("\n\n")[0].split("\n")
+    table = re.sub(r"\x1b\[[0-9;]*m", "", text).split("\n\n")[1].split("\n")
     assert len(table) == 2 + len(RESULTS)
     assert table[0].split() == ["invariant", "level", "outcome", "examples", "seconds"]
     assert all(len(line) <= int(columns) for line in table)

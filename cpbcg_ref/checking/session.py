@@ -9,7 +9,10 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from tempfile import TemporaryDirectory
 from typing import Any
+
+from hypothesis.configuration import set_hypothesis_home_dir
 
 from cpbcg_ref.asking import FAMILIES
 from cpbcg_ref.checking.results import Report, Result
@@ -44,7 +47,12 @@ def check(
     asked = {part.family for one in chosen for part in REGISTRY[one].parts}
     families = [family for family in FAMILIES if family in asked]
     checker, began = Checker(engine=engine, target=target, **search), time.perf_counter()
-    with ProcessPoolExecutor(min(workers or os.cpu_count() or 1, len(families))) as pool:
+    count = min(workers or os.cpu_count() or 1, len(families))
+    # Hypothesis keeps notes on the code around it: not in the user's working directory.
+    with (
+        TemporaryDirectory(prefix="cpbcg-") as home,
+        ProcessPoolExecutor(count, initializer=set_hypothesis_home_dir, initargs=(home,)) as pool,
+    ):
         jobs = [pool.submit(sweep, family, chosen, target, search) for family in families]
         progress(name, 0, len(jobs))
         for done, job in enumerate(as_completed(jobs), start=1):

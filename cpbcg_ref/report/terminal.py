@@ -64,13 +64,13 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def show_check(report: Report, printer: Printer) -> None:
-    """Table, failures, what was not judged and why, what was executed, one summary line."""
+    """What was executed, the table, failures, what was not judged and why, a summary: what matters comes last."""
+    show_executed(printer, report.executed)
     rows = [(one.invariant, one.level, one.outcome, one.examples, one.seconds) for one in report.results]
     printer.table(("invariant", "level", "outcome", "examples", "seconds"), rows)
     for one in (*report.of("fail", "MUST"), *report.of("fail", "SHOULD")):
         show_failure(printer, "FAIL" if report.strict or one.level == "MUST" else "ADVICE", one)
     show_reasons(printer, report)
-    show_executed(printer, report.executed)
     if report.about_deployment:
         printer.say()
         for entry in answers(report):
@@ -109,9 +109,10 @@ def show_executed(printer: Printer, executed: Sequence[str]) -> None:
     for function in executed:
         file, _, name = function.rpartition(":")
         files.setdefault(file, []).append(name)
-    printer.say(f"\nexecuted {len(executed)} functions in {len(files)} files of the engine:")
+    printer.say(f"executed {len(executed)} functions in {len(files)} files of the engine:")
     for file, names in files.items():
         printer.wrapped(f"{file}: {', '.join(names)}", indent="  ")
+    printer.say()
 
 
 def summary_line(report: Report) -> str:
