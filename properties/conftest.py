@@ -17,10 +17,6 @@ DEFAULTS = {"target": "reference", "profile": os.environ.get("CPBCG_PROFILE", "c
 ENGINE = pytest.StashKey()
 
 
-class Advice(UserWarning):
-    """A SHOULD that the engine violates."""
-
-
 def pytest_addoption(parser):
     group = parser.getgroup("cpbcg properties")
     group.addoption("--target", default=DEFAULTS["target"], help="engine: reference, sglang==0.5.18, file.py:Class ...")
@@ -80,7 +76,8 @@ def holds(checker, pytestconfig):
             pytest.skip(result.message)
         lenient = result.level == "SHOULD" and not option(pytestconfig, "strict-should")
         if lenient and result.outcome in ("fail", "unwitnessed"):
-            warnings.warn(Advice(f"{sentence(result)} | {result.reproduce}"), stacklevel=2)
+            # A plain UserWarning: xdist carries it by the name of its class.
+            warnings.warn(f"advice: {sentence(result)} | {result.reproduce}", stacklevel=2)
         elif result.outcome != "pass":
             pytest.fail(report(result), pytrace=False)
 
