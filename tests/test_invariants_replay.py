@@ -276,7 +276,7 @@ SETUP = "(ladder 9,16,128, context 64, cp 4)"
         (
             LADDER,
             (NO_BUCKET,) * 4,
-            "rank 0 raised ValueError: no bucket is left, though bucket 9 can be captured",
+            f"rank 0 raised ValueError: no bucket is left, bucket 9 is legal {SETUP}",
         ),
         (
             LADDER,
@@ -307,7 +307,7 @@ SETUP = "(ladder 9,16,128, context 64, cp 4)"
         (
             ONE_RANK,
             (NO_BUCKET,),
-            "rank 0 raised ValueError: no bucket is left, though bucket 1 can be captured",
+            "rank 0 raised ValueError: no bucket is left, bucket 1 is legal (ladder 1,2, context 64, cp 1)",
         ),
         (ONE_RANK, (rank_table({2: (2,)}, {}),), None),
         (ROBIN, (rank_table({4: (4,)}, {4: 4}),) * 4, None),

@@ -49,7 +49,7 @@ def on_rank(captured: Captured | Raised, server: Server, contract: Contract) -> 
     expected = capturable(server, contract)
     if isinstance(captured, Raised):
         if expected:  # else raising is right
-            yield f"raised {what(captured)}, though bucket {expected[0]} can be captured"
+            yield f"raised {what(captured)}, bucket {expected[0]} is legal"
         return
     buckets, requests = list(captured.capture_num_tokens), dict(captured.requests)
     if buckets != sorted(set(buckets)) or buckets != sorted(requests):
