@@ -18,14 +18,26 @@ def sglang(version):
     return resolve(f"sglang=={version}")
 
 
+def fetched(version):
+    """Folder of a release. Only with CPBCG_FETCH=1 (tox sets it) it is downloaded if it is not cached."""
+    pytest.importorskip("torch", reason="SGLang's code needs torch: install the torch extra")
+    if os.environ.get("CPBCG_FETCH") != "1" and not wheels.cached("sglang", version):
+        pytest.skip(f"sglang=={version} is not in the cache; CPBCG_FETCH=1 downloads it")
+    return wheels.fetch("sglang", version)
+
+
+@pytest.fixture(scope="session")
+def release_folder():
+    """release_folder("0.5.18") -> the folder that contains `sglang`."""
+    return fetched
+
+
 @pytest.fixture(scope="session")
 def release():
-    """release("0.5.18") -> the engine. Only with CPBCG_FETCH=1 (tox sets it) it downloads what is not cached."""
+    """release("0.5.18") -> the engine."""
 
     def get(version):
-        pytest.importorskip("torch", reason="SGLang's code needs torch: install the torch extra")
-        if os.environ.get("CPBCG_FETCH") != "1" and not wheels.cached("sglang", version):
-            pytest.skip(f"sglang=={version} is not in the cache; CPBCG_FETCH=1 downloads it")
+        fetched(version)
         return sglang(version)
 
     return get

@@ -6,7 +6,6 @@ torch = pytest.importorskip("torch", reason="SGLang's code needs torch: install 
 
 from cpbcg_ref.answers import Raised, Verdict  # noqa: E402
 from cpbcg_ref.cases import Attempt, DelayerConfig, RankReport  # noqa: E402
-from cpbcg_ref.engines import wheels  # noqa: E402
 from cpbcg_ref.engines.sglang_attempts import Attempts  # noqa: E402
 from cpbcg_ref.engines.sglang_delayer import Delayers, Seconds  # noqa: E402
 from cpbcg_ref.errors import TargetError  # noqa: E402
@@ -176,10 +175,8 @@ def version(request):
 
 
 @pytest.fixture
-def folder(version):
-    if not wheels.cached("sglang", version):
-        pytest.skip(f"sglang=={version} is not in the cache")
-    return wheels.cache_folder("sglang", version)
+def folder(release_folder, version):
+    return release_folder(version)
 
 
 def verdicts(folder, settings, passes):
@@ -287,12 +284,8 @@ def test_since_0_5_18_the_largest_of_the_last_16_attempts_counts(folder):
     assert sizes(folder, Attempt(queue=3), *rejected) == [1, 7, 8, 20]
 
 
-def test_releases_do_not_disturb_each_other():
-    roots = []
-    for version in ("0.5.16", "0.5.18"):
-        if not wheels.cached("sglang", version):
-            pytest.skip(f"sglang=={version} is not in the cache")
-        roots.append(wheels.cache_folder("sglang", version))
+def test_releases_do_not_disturb_each_other(release_folder):
+    roots = [release_folder(version) for version in ("0.5.16", "0.5.18")]
     groups = [Delayers(root, config(dp_size=2, max_delay_passes=2)) for root in roots]
     windows = [Attempts(root) for root in roots]
     full = reports(running_batch=100, max_prefill_bs=80)
