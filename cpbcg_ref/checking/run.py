@@ -50,12 +50,12 @@ class Checker:
         runs = {(name, index): self.part_run(name, part) for name, index, part in parts if part.family == family}
         strategy = cases_for(family, self.engine.contract, deployment=self.deployment)
         if strategy.is_empty:
-            for part in runs.values():
-                part.skipped = part.skipped or f"this {'server' if self.deployment else 'engine'} never shards a batch"
+            for run in runs.values():
+                run.skipped = run.skipped or f"this {'server' if self.deployment else 'engine'} never shards a batch"
         if asked := [run for run in runs.values() if not run.skipped]:
             how = {"engine": self.engine, "profile": self.profile, "executed": self.executed}
-            run = FamilyRun(family=family, strategy=strategy, **how)
-            run.judge(asked, first_seed=self.seed, rounds=1 if self.deployment else ROUNDS)
+            of_family = FamilyRun(family=family, strategy=strategy, **how)
+            of_family.judge(asked, first_seed=self.seed, rounds=1 if self.deployment else ROUNDS)
         self.judged |= {key: self.part_result(key[0], run) for key, run in runs.items()}
 
     def part_run(self, invariant_id: str, part: Part) -> PartRun:

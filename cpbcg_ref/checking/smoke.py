@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from cpbcg_ref import asking, cases
 from cpbcg_ref.answers import Raised
-from cpbcg_ref.engines.contract import METHODS
+from cpbcg_ref.engines.contract import METHODS, lacking, missing
 from cpbcg_ref.engines.reference import Reference
 
 BATCH = cases.Batch(lengths=(8,), prefixes=(0,))
@@ -53,12 +53,12 @@ def wrong_attribute(engine: Any) -> str | None:
 
 
 def capability(engine: Any, name: str) -> Line:
-    reason = getattr(engine, "unavailable", {}).get(name)
-    lacking = [method for method in METHODS[name] if not callable(getattr(engine, method, None))]
-    if reason or lacking == list(METHODS[name]):
-        return Line("not offered", name, reason or f"the adapter has no {', '.join(lacking)}")
-    if lacking:
-        return Line("broken", name, f"{name} needs {', '.join(METHODS[name])}: the adapter lacks {', '.join(lacking)}")
+    reason, absent = missing(engine, name), lacking(engine, name)
+    declared = name in getattr(engine, "unavailable", {})
+    if reason and (declared or absent == list(METHODS[name])):
+        return Line("not offered", name, reason)
+    if absent:
+        return Line("broken", name, f"{name} needs {', '.join(METHODS[name])}: the adapter lacks {', '.join(absent)}")
     try:
         problems = misfits(engine, name)
     except Exception as error:  # whatever came out of the adapter is what we look for

@@ -86,11 +86,16 @@ class Contract:
         return -(-rows // unit) * unit
 
 
+def lacking(engine: object, capability: str) -> list[str]:
+    """The methods of a capability that the adapter does not have."""
+    return [name for name in METHODS[capability] if not callable(getattr(engine, name, None))]
+
+
 def missing(engine: object, capability: str) -> str | None:
     """Why the engine cannot be asked about a capability, or None if it can."""
     declared: str | None = getattr(engine, "unavailable", {}).get(capability)
-    lacking = [name for name in METHODS[capability] if not callable(getattr(engine, name, None))]
-    return declared or (f"the adapter has no {', '.join(lacking)}" if lacking else None)
+    absent = lacking(engine, capability)
+    return declared or (f"the adapter has no {', '.join(absent)}" if absent else None)
 
 
 @cache
