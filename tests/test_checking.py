@@ -37,6 +37,11 @@ def test_an_exception_of_the_adapter_is_an_error_and_no_verdict():
     assert re.fullmatch(r"KeyError: 'bucket' \(.*test_checking\.py:\d+\)", found.message)
 
 
+def test_a_part_that_was_not_asked_is_said_beside_the_pass_of_the_other():
+    found = result("select.minimal", unavailable={"selection": "no selector here"})
+    assert (found.outcome, found.message) == ("pass", "asked in part only: no selector here")
+
+
 def test_an_engine_that_exits_is_an_error_and_ends_nothing():
     found = result("select.pure", select_replay_bucket=lambda self, **question: sys.exit(0))
     assert found.outcome == "error"

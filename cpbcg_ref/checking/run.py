@@ -104,7 +104,10 @@ class Checker:
         worst = min(results, key=lambda result: OUTCOMES.index(result.outcome))
         examples, seconds = (sum(getattr(result, field) for result in results) for field in ("examples", "seconds"))
         witnesses = {name: count for result in results for name, count in result.witnesses.items()}
-        return dataclasses.replace(worst, examples=examples, seconds=round(seconds, 4), witnesses=witnesses)
+        unasked = next((result.message for result in results if result.outcome == "skip"), "")
+        message = worst.message or (unasked and f"asked in part only: {unasked}")
+        told: dict[str, Any] = {"examples": examples, "witnesses": witnesses, "message": message}
+        return dataclasses.replace(worst, seconds=round(seconds, 4), **told)
 
 
 def capabilities(part: Part) -> tuple[str, ...]:

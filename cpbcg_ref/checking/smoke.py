@@ -54,8 +54,7 @@ def wrong_attribute(engine: Any) -> str | None:
 
 def capability(engine: Any, name: str) -> Line:
     reason, absent = missing(engine, name), lacking(engine, name)
-    declared = name in getattr(engine, "unavailable", {})
-    if reason and (declared or absent == list(METHODS[name])):
+    if reason and (name in getattr(engine, "unavailable", {}) or absent == list(METHODS[name])):
         return Line("not offered", name, reason)
     if absent:
         return Line("broken", name, f"{name} needs {', '.join(METHODS[name])}: the adapter lacks {', '.join(absent)}")
