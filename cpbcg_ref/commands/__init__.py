@@ -1,0 +1,1 @@
+"""The commands of `cpbcg`, a file per group: parse, call, render."""

@@ -1,0 +1,59 @@
+"""`cpbcg check`: verdicts on one engine."""
+
+import dataclasses
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cpbcg_ref.commands.shared import JOBS, JSON, PROFILES, SEED, UNPINNED, note, selected, show
+
+
+@click.command(short_help="Check an engine and say what it breaks.")
+@click.argument("target", default="reference")
+@click.option("--profile", type=click.Choice(PROFILES), default="ci", show_default=True, help="How hard to look.")
+@click.option("--select", multiple=True, metavar="IDS", help="Only these ids: a,b or family.*; may be repeated.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Same seed, same verdict.")
+@JSON
+@click.option("--junit", "junit_file", metavar="FILE", help="Write the result as JUnit XML.")
+@click.option("--strict", is_flag=True, help="A violated SHOULD fails the run too.")
+@click.option("--config", type=Path, metavar="FILE", help="Check one deployment, described in TOML.")
+@UNPINNED
+@JOBS
+def check(target: str, select: Sequence[str], config: Path | None, strict: bool, **options: Any) -> int:
+    """Check TARGET against the invariants and say what it breaks, with a smallest case.
+
+    TARGET is reference (the default), sglang, sglang==VERSION, sglang@DIR, path/to/file.py:Class or
+    package.module:Class.
+
+    \b
+    cpbcg check sglang==0.5.17 --select capacity.no-overflow
+    cpbcg check sglang==0.5.23 --config server.toml
+    cpbcg check adapter.py:Engine --json - | jq .summary
+    cpbcg check --select 'layout.*' --select select.minimal
+
+    Exit code, the first that applies: 2 the target cannot be obtained, or bad usage; 1 a MUST is violated (with
+    --strict a SHOULD too); 2 an error; 3 a MUST is unwitnessed (its interesting case never came up); 0.
+    """
+    from cpbcg_ref.checking import deployment, session
+    from cpbcg_ref.report import files, jsonreport, junit, terminal
+
+    json_file, junit_file = options.pop("json_file"), options.pop("junit_file")
+    if json_file == junit_file == "-":
+        raise click.UsageError("--json and --junit cannot both go to stdout")
+    files.check_writable(json_file)
+    files.check_writable(junit_file)
+    options |= {"ids": selected(select), "deployment": deployment.read_deployment(config) if config else None}
+    options["reproduce"] = f" --config {shlex.quote(str(config))}" if config else ""
+    options["reproduce"] += " --allow-unpinned" if options["allow_unpinned"] else ""
+    with terminal.progress() as progress:
+        report = dataclasses.replace(session.check(target, tell=note, progress=progress, **options), strict=strict)
+    if (config or not select) and len(report.of("skip")) == len(report.results):
+        raise click.UsageError(f"nothing to check: {report.results[0].message}")
+    files.write(json_file, jsonreport.as_json(jsonreport.document(report)))
+    files.write(junit_file, junit.as_junit(report))
+    if "-" not in (json_file, junit_file):
+        show(terminal.show_check, report)
+    return report.exit_code

@@ -1,0 +1,50 @@
+"""What several commands share: common options, ids by pattern, output for people or for programs."""
+
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from fnmatch import filter as matching
+from functools import partial
+from typing import Any
+
+import click
+
+PROFILES = ("dev", "ci", "nightly")  # as in checking.profiles, which is slow to import for --help
+AT_LEAST_1 = click.IntRange(min=1)
+JSON = click.option("--json", "json_file", metavar="FILE", help='Write the result as JSON; "-" is stdout.')
+note = partial(click.echo, err=True)
+UNPINNED = click.option("--allow-unpinned", is_flag=True, help="Fetch a release without a known sha256.")
+SEED = click.IntRange(min=0)
+JOBS = click.option(
+    "--jobs", "workers", type=AT_LEAST_1, metavar="N", help="Worker processes.  [default: one per core]"
+)
+
+
+def selected(patterns: Iterable[str]) -> list[str]:
+    """Ids in the registry's order; a pattern that matches none is a usage error that names the nearest."""
+    from cpbcg_ref.invariants import REGISTRY
+
+    wanted = [name.strip() for pattern in patterns for name in pattern.split(",")]
+    for name in wanted:
+        if not matching(REGISTRY, name):
+            near = get_close_matches(name, REGISTRY, n=3)
+            hint = f"did you mean {' or '.join(near)}?" if near else "`cpbcg invariants` lists them"
+            raise click.UsageError(f"no invariant is called {name!r}: {hint}")
+    return [name for name in REGISTRY if not wanted or any(matching([name], pattern) for pattern in wanted)]
+
+
+def deliver(how: Callable[[Any, Any], None], what: Any, json_file: str | None) -> None:
+    """As JSON where that is asked for; for people too, unless stdout is taken."""
+    from cpbcg_ref.report import files, jsonreport
+
+    files.check_writable(json_file)
+    files.write(json_file, jsonreport.as_json(what))
+    if json_file != "-":
+        show(how, what)
+
+
+def show(how: Callable[[Any, Any], None], what: Any) -> None:
+    """For people, on stdout."""
+    from cpbcg_ref.report import files, terminal
+
+    with files.stdout() as stream:
+        how(what, terminal.Printer(stream))
