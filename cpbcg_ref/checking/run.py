@@ -5,11 +5,10 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
-from cpbcg_ref.asking import FAMILIES
 from cpbcg_ref.cases import Deployment
 from cpbcg_ref.checking.family import FamilyRun, PartRun, Violation
 from cpbcg_ref.checking.results import OUTCOMES, Counterexample, Result
-from cpbcg_ref.engines.contract import missing
+from cpbcg_ref.checking.single import why_not
 from cpbcg_ref.invariants import REGISTRY
 from cpbcg_ref.invariants.model import Part
 from cpbcg_ref.invariants.pictures import picture
@@ -67,8 +66,7 @@ class Checker:
         table = "delayer" if invariant_id.startswith("delay.") else "server"
         if self.deployment and getattr(self.deployment, table) is None:
             return f"the configuration has no [{table}]"
-        lacking = next(filter(None, (missing(self.engine, capability) for capability in capabilities(part))), "")
-        return lacking or part.excluded(self.engine.contract)
+        return why_not(self.engine, part)
 
     def part_result(self, invariant_id: str, run: PartRun) -> Result:
         outcome, message = self.verdict(run)
@@ -108,11 +106,6 @@ class Checker:
         message = worst.message or (unasked and f"asked in part only: {unasked}")
         told: dict[str, Any] = {"examples": examples, "witnesses": witnesses, "message": message}
         return dataclasses.replace(worst, seconds=round(seconds, 4), **told)
-
-
-def capabilities(part: Part) -> tuple[str, ...]:
-    """What an engine needs to be asked about this part."""
-    return (FAMILIES[part.family].capability, *part.needs)
 
 
 def as_python(value: Any) -> str:

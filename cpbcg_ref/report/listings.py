@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cpbcg_ref.checking.run import capabilities
+from cpbcg_ref.checking.single import capabilities
 from cpbcg_ref.invariants.model import Invariant
 from cpbcg_ref.report.terminal import Printer
 
