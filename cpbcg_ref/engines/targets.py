@@ -6,6 +6,7 @@ sglang==0.5.18                   a published wheel, see wheels.py
 sglang@DIR                       an unpacked tree: repository root, its python/, the package or its parent folder
 path/to/file.py:Class            an adapter in a file; the file's folder can be imported from
 package.module:Class             an adapter in a module; the working directory can be imported from
+fault:KEY, variant:KEY           a miniature of the catalogue of seeded faults: wrong, or different and right
 """
 
 import importlib.util
@@ -15,6 +16,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +27,7 @@ from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.engines.reference import Hardened, Reference
 from cpbcg_ref.errors import TargetError
 
-FORMS = "reference, NAME, NAME==VERSION, NAME@DIR, path/to/file.py:Class, package.module:Class"
+FORMS = "reference, NAME, NAME==VERSION, NAME@DIR, path/to/file.py:Class, package.module:Class, fault:KEY"
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,9 @@ def resolve(target: str, *, allow_unpinned: bool = False, progress: wheels.Tell 
     """
     named = re.fullmatch(r"([\w-]+)(?:(==|@)(.*))?", target, re.DOTALL)
     name, separator, rest = named.groups("") if named else ("", "", "")
+    kind, _, key = target.partition(":")
+    if kind in ("fault", "variant"):
+        return miniature(kind, key)
     if name not in ENGINES:
         return own_adapter(target)
     if not separator:
@@ -83,6 +88,18 @@ def resolve(target: str, *, allow_unpinned: bool = False, progress: wheels.Tell 
     if place is None:
         raise TargetError(f"{name} is not installed in {sys.prefix}: name a release ({name}==V) or a tree ({name}@DIR)")
     return make(target, name, *place)
+
+
+def miniature(kind: str, key: str) -> Any:
+    """A small engine of the catalogue. The catalogue is made of engines, so it is imported here and not above."""
+    from cpbcg_ref.faults import FAULTS, VARIANTS
+
+    known: dict[str, Any] = {**FAULTS} if kind == "fault" else {**VARIANTS}
+    if key not in known:
+        near = get_close_matches(key, known, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`cpbcg faults --list` lists them"
+        raise TargetError(f"no {kind} is called {key!r}: {hint}")
+    return known[key].engine
 
 
 def make(target: str, name: str, root: Path, version: str) -> Any:

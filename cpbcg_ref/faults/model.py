@@ -6,7 +6,6 @@ made), or as a class over `Reference` (one method wrong). A variant is an engine
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from cpbcg_ref.engines.reference import Reference
@@ -36,9 +35,18 @@ class Fault:
         assert self.expected, f"{self.key}: name the ids that must catch it"
         assert set(self.expected) <= set(REGISTRY), f"{self.key}: {set(self.expected) - set(REGISTRY)} unknown"
 
-    @cached_property
+    @property
     def engine(self) -> Any:
+        """A fresh one each time: what an engine remembers must not help to catch it twice."""
         return built(self.key, self.edits, self.engine_type)
+
+    @property
+    def base(self) -> Callable[[], Any]:
+        """The right engine that this one was made from: a variant, or else one from outside this folder."""
+        right = {variant.engine_type for variant in VARIANTS.values() if not variant.edits}
+        itself_is_wrong = not self.edits
+        above = getattr(self.engine_type, "__mro__", (self.engine_type, Reference))[itself_is_wrong:]
+        return next(one for one in above if one in right or not one.__module__.startswith(HERE))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,17 +58,19 @@ class Variant:
     edits: tuple[Edit, ...] = ()
     engine_type: Callable[[], Any] = Reference
 
-    @cached_property
+    @property
     def engine(self) -> Any:
         return built(self.key, self.edits, self.engine_type)
 
 
+HERE = __name__.rpartition(".")[0] + "."
 FAULTS: dict[str, Fault] = {}
 VARIANTS: dict[str, Variant] = {}
 
 
 def built(key: str, edits: tuple[Edit, ...], engine_type: Callable[[], Any]) -> Any:
     engine = engine_type()
+    engine.name = key
     if edits:
         engine.library = edited("cpbcg_" + key.replace("-", "_"), edits)
     return engine

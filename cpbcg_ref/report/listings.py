@@ -11,7 +11,8 @@ from cpbcg_ref.report.terminal import Printer
 def show_engines(engines: Sequence[Mapping[str, Any]], printer: Printer) -> None:
     rows = [(one["name"], one["installed"] or "-", " ".join(one["pinned"]), " ".join(one["cached"])) for one in engines]
     printer.table(("engine", "installed", "releases of known sha256", "in the cache"), rows)
-    printer.say("\nalso: NAME==VERSION, NAME@DIR (an unpacked tree), path/to/file.py:Class, package.module:Class")
+    printer.say("\nalso: NAME==VERSION, NAME@DIR (an unpacked tree), path/to/file.py:Class, package.module:Class,")
+    printer.say("      fault:KEY, variant:KEY (small wrong and right engines, `cpbcg faults --list`)")
 
 
 def described(one: Invariant) -> dict[str, Any]:
