@@ -24,6 +24,7 @@ class Ranks:
         ]
         decisions = [negotiate(table, state, self.config, now_ms=ms) for state, ms in clocks]
         self.states = [decision.state for decision in decisions]
+        assert [decision.allow for decision in decisions] == [decision.reason != "delay" for decision in decisions]
         return [(decision.reason, decision.wait_passes) for decision in decisions]
 
 

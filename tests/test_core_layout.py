@@ -86,9 +86,18 @@ def test_gather_undoes_shard_whatever_the_padding(strategy, spare):
     assert gather(local, lengths, cp_size=4, strategy=strategy) == tuple(range(30))
 
 
-def test_shard_pads_every_rank_to_the_required_rows():
-    local = shard("abcdefghi", [9], cp_size=2, pad=".")
-    assert ["".join(rows) for rows in local] == ["abchi...", "defg...."]
+@pytest.mark.parametrize(
+    ("strategy", "rows"), [("zigzag", ["abchi...", "defg...."]), ("interleave", ["acegi.", "bdfh.."])]
+)
+def test_shard_pads_every_rank_to_the_required_rows(strategy, rows):
+    local = shard("abcdefghi", [9], cp_size=2, pad=".", strategy=strategy)
+    assert ["".join(own) for own in local] == rows
+
+
+@pytest.mark.parametrize("strategy", ["zigzag", "interleave"])
+def test_one_rank_has_the_whole_batch(strategy):
+    assert shard("abcde", [3, 2], cp_size=1, pad=".", strategy=strategy, rows=6)[0][-1] == "."
+    assert gather(["abcde."], [5], cp_size=1, strategy=strategy) == tuple("abcde")
 
 
 @pytest.mark.parametrize(
@@ -101,6 +110,11 @@ def test_zigzag_is_active_when_every_request_fills_its_blocks(lengths, active):
 @pytest.mark.parametrize(("lengths", "active"), [([1, 3], True), ([1, 2], False), ([], False), (None, False)])
 def test_interleave_is_active_when_the_batch_has_a_token_per_rank(lengths, active):
     assert is_cp_active(lengths, cp_size=4, strategy="interleave") is active
+
+
+@pytest.mark.parametrize(("lengths", "active"), [([4, 4], True), ([4, 3], False)])
+def test_two_ranks_are_a_group(lengths, active):
+    assert is_cp_active(lengths, cp_size=2) is active
 
 
 @pytest.mark.parametrize("strategy", ["zigzag", "interleave"])
@@ -135,6 +149,10 @@ def test_the_remainder_goes_to_the_first_blocks():
 
 def test_a_prefix_hit_leaves_the_tokens_that_are_not_cached():
     assert extend_lengths([1005, 12], prefixes=[1000, 0]) == (5, 12)
+
+
+def test_a_sequence_that_is_cached_whole_leaves_nothing():
+    assert extend_lengths([12, 0], prefixes=[12, 0]) == (0, 0)
 
 
 def test_a_block_without_tokens_has_no_segment():

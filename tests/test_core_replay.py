@@ -47,6 +47,10 @@ def test_the_floor_lifts_the_padding_rule_for_small_buckets_only(floor, bucket):
     assert chosen(5, 5, {4: 4, 16: 16}, min_replay_bucket=floor) == bucket
 
 
+def test_without_a_floor_no_bucket_pads_a_batch_without_tokens():
+    assert chosen(0, 0, {1: 1}) is None
+
+
 def test_another_padding_factor_moves_the_bound():
     assert chosen(10, 1, {30: 8}, max_padding_factor=3) == 30
     assert chosen(10, 1, {15: 8}, max_padding_factor=1.5) == 15
@@ -80,6 +84,10 @@ def test_a_batch_too_short_for_cp_runs_eager_and_never_reaches_a_graph(lengths):
     assert batch(lengths, TABLE) == (None, False)
     with pytest.raises(ReplayError, match="lengths"):
         load_batch(lengths, num_tokens=sum(lengths), table=TABLE)
+
+
+def test_two_ranks_are_a_group_that_a_short_batch_does_not_reach():
+    assert batch([3, 13], CaptureTable(ladder=(16,), cp_size=2, context_length=64)) == (None, False)
 
 
 @pytest.mark.parametrize(("lengths", "bucket"), [([1, 1], 4), ([3, 5], 16), ([7], None), ([65], None), ([], None)])
