@@ -72,7 +72,10 @@ class PartRun:
 
 @dataclass(kw_only=True)
 class FamilyRun:
-    """One family of cases on one engine; the functions that ran in the first cases end up in `executed`."""
+    """One family of cases on one engine; the functions that ran in the first cases end up in `executed`.
+
+    also: settings of the search over the profile's, such as a database.
+    """
 
     engine: Any
     family: str
@@ -80,6 +83,7 @@ class FamilyRun:
     profile: str
     executed: set[str]
     asked: int = 0
+    also: dict[str, Any] = field(default_factory=dict)
 
     def judge(self, runs: Sequence[PartRun], *, first_seed: int, rounds: int) -> None:
         """Judge every part and shrink what is violated.
@@ -132,7 +136,8 @@ class FamilyRun:
             return
 
     def search(self, judge: Callable[[Any], None], number: int, *, shrink: bool = False) -> None:
-        seed(number)(quiet_settings(self.profile, self.family, shrink=shrink)(given(case=self.strategy)(judge)))()
+        how = quiet_settings(self.profile, self.family, shrink=shrink, **self.also)
+        seed(number)(how(given(case=self.strategy)(judge)))()
 
     def ask(self, case: Any) -> Any:
         """The engine's answers; a ladder that it cannot capture rejects the case (capture.legal judges that)."""

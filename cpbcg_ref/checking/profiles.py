@@ -11,11 +11,11 @@ PROFILES = {"dev": 0.3, "ci": 1.0, "nightly": 15.0}  # times the examples of a f
 SAME_EVERYWHERE: dict[str, Any] = {"database": None, "deadline": None, "derandomize": False}
 
 
-def quiet_settings(profile: str, family: str, *, shrink: bool) -> settings:
+def quiet_settings(profile: str, family: str, *, shrink: bool, **also: Any) -> settings:
     quiet: dict[str, Any] = {"print_blob": False, "report_multiple_bugs": False, "verbosity": Verbosity.quiet}
     quiet |= {"phases": (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)}
     examples = max(20, round(FAMILIES[family].examples * PROFILES[profile]))
-    return settings(max_examples=examples, suppress_health_check=list(HealthCheck), **quiet, **SAME_EVERYWHERE)
+    return settings(max_examples=examples, suppress_health_check=list(HealthCheck), **quiet | SAME_EVERYWHERE | also)
 
 
 def register(name: str) -> None:
