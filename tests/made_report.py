@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from cpbcg_ref.cases import Batch, DelayerConfig, PassesCase, ReplayCase, Server
 from cpbcg_ref.checking.results import Counterexample, Report, Result
 
 PYTHON = (
@@ -9,8 +10,13 @@ PYTHON = (
     "max_padding_factor=2, min_replay_bucket=0), batches=(Batch(lengths=(9, 9, 9), prefixes=(0, 0, 0), "
     "lengths_known=True),))"
 )
+CASE = ReplayCase(
+    server=Server(cp_size=4, capture_num_tokens=(27, 48), context_length=64),
+    batches=(Batch(lengths=(9, 9, 9), prefixes=(0, 0, 0)),),
+)
+PASSES = PassesCase(config=DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests=8), passes=())
 FOUND = Counterexample(
-    case={"kind": "ReplayCase", "server": {"cp_size": 4}, "batches": ()},
+    case={"kind": "ReplayCase"} | dataclasses.asdict(CASE),
     python=PYTHON,
     picture="rank  rows  needs\n   0     9     16\n   1     6     16",
 )
@@ -41,7 +47,9 @@ RESULTS = (
         outcome="fail",
         examples=12,
         message="rank 1 waited 12 passes",
-        counterexample=dataclasses.replace(FOUND, picture="pass  verdict\n   0  delay"),
+        counterexample=dataclasses.replace(
+            FOUND, case={"kind": "PassesCase"} | dataclasses.asdict(PASSES), picture="pass  verdict\n   0  delay"
+        ),
         reproduce="cpbcg check sglang==0.5.17 --select delay.budget --profile ci --seed 0",
     ),
     Result(invariant="data.in-bounds", level="MUST", outcome="skip", message="the adapter has no replay_data"),

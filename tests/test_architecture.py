@@ -18,7 +18,7 @@ HEAVY = {
     "click": ("cli.py", "commands/", "report/"),
     "rich": ("cli.py", "report/"),
     "pytest": ("testing.py", "plugin.py"),
-    "platformdirs": ("engines/",),
+    "platformdirs": ("engines/", "checking/"),
 }
 
 

@@ -18,7 +18,7 @@ class Counterexample:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Verdict on one invariant. seconds: its equal share of what its families took."""
+    """Verdict on one invariant. seconds: its equal share of what its families took. replay: asks a saved failure again."""
 
     invariant: str
     level: str
@@ -28,6 +28,7 @@ class Result:
     message: str = ""
     counterexample: Counterexample | None = None
     reproduce: str = ""
+    replay: str = ""
     witnesses: dict[str, int] = field(default_factory=dict)
 
 

@@ -89,6 +89,8 @@ def show_failure(printer: Printer, word: str, result: Result) -> None:
         printer.say("\n  smallest case, after `from cpbcg_ref.cases import *`:")
         printer.wrapped(found.python, indent="    ")
         printer.say(f"\n  reproduce:\n    {result.reproduce}")
+        if result.replay:
+            printer.say(f"\n  saved, put it to this or another target:\n    {result.replay} [--target TARGET]")
 
 
 def show_reasons(printer: Printer, report: Report) -> None:
