@@ -13,6 +13,14 @@ def pytest_addoption(parser):
     parser.addoption("--every-release", action="store_true", help="natural experiment on all pinned releases")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory):
+    """No test touches what the user has saved."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("CPBCG_STATE", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @functools.cache
 def sglang(version):
     return resolve(f"sglang=={version}")

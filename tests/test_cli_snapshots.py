@@ -187,6 +187,7 @@ Commands:
   engines     List engines, releases and what is cached.
   explain     Work out one batch on one server.
   invariants  Describe the invariants.
+  replay      Ask saved failures again: FIXED or FAILED.
   smoke       Tell a broken adapter from a wrong engine.
 """
 
@@ -215,6 +216,8 @@ Options:
   --junit FILE                Write the result as JUnit XML.
   --strict                    A violated SHOULD fails the run too.
   --config FILE               Check one deployment, described in TOML.
+  --failures DIR              Folder of saved failures.  [default: per user]
+  --no-save                   Do not save failures.
   --allow-unpinned            Fetch a release without a known sha256.
   --jobs N                    Worker processes.  [default: one per core]  [x>=1]
   -h, --help                  Show this message and exit.

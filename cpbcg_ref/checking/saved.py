@@ -151,7 +151,8 @@ def rebuilt(described: Any, invariant: str) -> Any:
         raise InvalidInput(f"invariant is {invariant!r}, which there is not: did you mean {near[0]}?")
     if not isinstance(described, dict):
         raise InvalidInput(f"case is {described!r}: it must be an object with the fields of a case")
-    kinds = {FAMILIES[part.family].case.__name__: FAMILIES[part.family].case for part in REGISTRY[invariant].parts}
+    asked = [FAMILIES[part.family].case for part in REGISTRY[invariant].parts]
+    kinds: dict[str, Any] = {case.__name__: case for case in asked}
     fields = dict(described)
     kind = fields.pop("kind", None)
     if str(kind) not in kinds:

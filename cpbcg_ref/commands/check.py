@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cpbcg_ref.commands.shared import JOBS, JSON, PROFILES, SEED, UNPINNED, note, selected, show
+from cpbcg_ref.commands.shared import FAILURES, JOBS, JSON, PROFILES, SEED, UNPINNED, kept, note, selected, show
 
 
 @click.command(short_help="Check an engine and say what it breaks.")
@@ -20,9 +20,19 @@ from cpbcg_ref.commands.shared import JOBS, JSON, PROFILES, SEED, UNPINNED, note
 @click.option("--junit", "junit_file", metavar="FILE", help="Write the result as JUnit XML.")
 @click.option("--strict", is_flag=True, help="A violated SHOULD fails the run too.")
 @click.option("--config", type=Path, metavar="FILE", help="Check one deployment, described in TOML.")
+@FAILURES
+@click.option("--no-save", is_flag=True, help="Do not save failures.")
 @UNPINNED
 @JOBS
-def check(target: str, select: Sequence[str], config: Path | None, strict: bool, **options: Any) -> int:
+def check(
+    target: str,
+    select: Sequence[str],
+    config: Path | None,
+    strict: bool,
+    failures: Path | None,
+    no_save: bool,
+    **options: Any,
+) -> int:
     """Check TARGET against the invariants and say what it breaks, with a smallest case.
 
     TARGET is reference (the default), sglang, sglang==VERSION, sglang@DIR, path/to/file.py:Class or
@@ -47,11 +57,13 @@ def check(target: str, select: Sequence[str], config: Path | None, strict: bool,
     files.check_writable(junit_file)
     options |= {"ids": selected(select), "deployment": deployment.read_deployment(config) if config else None}
     options["reproduce"] = f" --config {shlex.quote(str(config))}" if config else ""
-    options["reproduce"] += " --allow-unpinned" if options["allow_unpinned"] else ""
+    unpinned = " --allow-unpinned" if options["allow_unpinned"] else ""
+    options["reproduce"] += unpinned
     with terminal.progress() as progress:
         report = dataclasses.replace(session.check(target, tell=note, progress=progress, **options), strict=strict)
     if (config or not select) and len(report.of("skip")) == len(report.results):
         raise click.UsageError(f"nothing to check: {report.results[0].message}")
+    report = report if no_save else kept(report, failures, options=unpinned)
     files.write(json_file, jsonreport.as_json(jsonreport.document(report)))
     files.write(junit_file, junit.as_junit(report))
     if "-" not in (json_file, junit_file):

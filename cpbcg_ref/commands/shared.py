@@ -1,22 +1,41 @@
 """What several commands share: common options, ids by pattern, output for people or for programs."""
 
+import shlex
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from fnmatch import filter as matching
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
+
+from cpbcg_ref.errors import InvalidInput
 
 PROFILES = ("dev", "ci", "nightly")  # as in checking.profiles, which is slow to import for --help
 AT_LEAST_1 = click.IntRange(min=1)
 JSON = click.option("--json", "json_file", metavar="FILE", help='Write the result as JSON; "-" is stdout.')
 note = partial(click.echo, err=True)
 UNPINNED = click.option("--allow-unpinned", is_flag=True, help="Fetch a release without a known sha256.")
+FAILURES = click.option(
+    "--failures", type=click.Path(path_type=Path), metavar="DIR", help="Folder of saved failures.  [default: per user]"
+)
 SEED = click.IntRange(min=0)
 JOBS = click.option(
     "--jobs", "workers", type=AT_LEAST_1, metavar="N", help="Worker processes.  [default: one per core]"
 )
+
+
+def kept(report: Any, failures: Path | None, *, options: str = "") -> Any:
+    """The report, its failures saved. A folder that cannot be written spoils no verdict."""
+    from cpbcg_ref.checking import saved
+
+    options = (f" --failures {shlex.quote(str(failures))}" if failures else "") + options
+    try:
+        return saved.keep(report, failures or saved.failures_folder(), options=options)
+    except (OSError, InvalidInput) as problem:
+        note(f"failures were not saved: {problem} (--failures DIR names a folder, --no-save leaves them)")
+        return report
 
 
 def selected(patterns: Iterable[str]) -> list[str]:

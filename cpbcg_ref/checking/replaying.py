@@ -1,0 +1,137 @@
+"""Put saved failures to an engine again: FIXED, FAILED, or ERROR where there is no verdict."""
+
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from cpbcg_ref.cases import BadLayoutCase, CaptureCase, LayoutCase, ReplayCase
+from cpbcg_ref.checking.saved import Saved, read
+from cpbcg_ref.checking.single import judge_case
+from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.engines.targets import resolve
+from cpbcg_ref.errors import CpbcgError, InvalidInput
+from cpbcg_ref.invariants.judging import shards
+from cpbcg_ref.invariants.pictures import picture
+
+FIXED, FAILED, ERROR = "FIXED", "FAILED", "ERROR"
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """message: the violation, or why there is no verdict. Of an unreadable file only the id, its name, is known."""
+
+    id: str
+    outcome: str
+    invariant: str = ""
+    level: str = ""
+    target: str = ""
+    engine: str = ""
+    version: str = ""
+    message: str = ""
+    picture: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.outcome in (FIXED, FAILED, ERROR), self.outcome
+        assert bool(self.message) == (self.outcome != FIXED), f"{self.outcome} with message {self.message!r}"
+
+
+def exit_code(replayed: Iterable[Replayed]) -> int:
+    """First that applies: 1 a case fails still, 2 an error, 0."""
+    outcomes = {one.outcome for one in replayed}
+    return 1 if FAILED in outcomes else 2 if ERROR in outcomes else 0
+
+
+def opened(paths: Iterable[Path]) -> tuple[list[Saved], list[Replayed]]:
+    """What the files hold, by invariant and id, and an error per file that cannot be read."""
+    found, broken = [], []
+    for path in paths:
+        try:
+            found.append(read(path))
+        except InvalidInput as problem:
+            broken.append(Replayed(id=path.stem, outcome=ERROR, message=str(problem)))
+    return sorted(found, key=lambda one: (one.invariant, one.id)), broken
+
+
+def replay(
+    failures: Sequence[Saved], *, target: str | None = None, allow_unpinned: bool = False, tell: Tell | None = None
+) -> Iterator[Replayed]:
+    """A verdict per failure on `target`, or on the one it was found on; those of one target follow each other."""
+    how: dict[str, Any] = {"allow_unpinned": allow_unpinned, "tell": tell}
+    for place in dict.fromkeys(target or one.target for one in failures):
+        yield from in_worker([one for one in failures if target or one.target == place], target=place, **how)
+
+
+def in_worker(failures: Sequence[Saved], *, target: str, **how: Any) -> Iterator[Replayed]:
+    """In a process of the target's own, in another one after a case that ended it."""
+    waiting = list(failures)
+    while waiting:
+        with ProcessPoolExecutor(1) as pool:
+            while waiting:
+                one = waiting.pop(0)
+                try:
+                    yield pool.submit(replay_one, one, target=target, **how).result()
+                except BrokenProcessPool:
+                    yield Replayed(**facts(one, target), outcome=ERROR, message="the engine ended the worker process")
+                    break
+
+
+def facts(one: Saved, target: str) -> dict[str, Any]:
+    return {"id": one.id, "invariant": one.invariant, "level": one.level, "target": target}
+
+
+def replay_one(one: Saved, *, target: str, allow_unpinned: bool, tell: Tell | None) -> Replayed:
+    """In this process."""
+    answer = partial(Replayed, **facts(one, target))
+    try:
+        engine = obtained(target, allow_unpinned, tell)
+        answer = partial(answer, engine=engine.name, version=engine.version)
+        if reason := never_asked(one.case, engine.contract):
+            raise CpbcgError(f"{engine.name} {engine.version} is never asked this case: {reason}")
+        judged = judge_case(engine, one.invariant, one.case)
+        if judged.sentence is None:
+            return answer(outcome=FIXED)
+        shown = picture(one.case, judged.seen, engine.contract)
+        return answer(outcome=FAILED, message=judged.sentence, picture=shown)
+    except CpbcgError as problem:
+        return answer(outcome=ERROR, message=str(problem))
+    except (Exception, SystemExit) as problem:  # of the adapter: the engine's own are answers
+        at = traceback.extract_tb(problem.__traceback__)[-1]
+        raised = f"{type(problem).__name__}: {problem}".split("\n")[0]
+        return answer(outcome=ERROR, message=f"no verdict, {raised} ({Path(at.filename).name}:{at.lineno})")
+
+
+def obtained(target: str, allow_unpinned: bool, tell: Tell | None) -> Any:
+    """The engine. A target that cannot be obtained is not tried again for every failure."""
+    found = engine_or_problem(target, allow_unpinned, tell)
+    if isinstance(found, CpbcgError):
+        raise found
+    return found
+
+
+@cache
+def engine_or_problem(target: str, allow_unpinned: bool, tell: Tell | None) -> Any:
+    try:
+        return resolve(target, allow_unpinned=allow_unpinned, progress=tell)
+    except CpbcgError as problem:
+        return problem
+
+
+def never_asked(case: Any, contract: Contract) -> str:
+    """Why no check puts this case to an engine with this contract, "" if one may: an answer would prove nothing."""
+    group = case.server if isinstance(case, (ReplayCase, CaptureCase)) else case
+    if not isinstance(case, (ReplayCase, CaptureCase, LayoutCase, BadLayoutCase)):
+        return ""
+    known = contract.graph_strategies if isinstance(case, CaptureCase) else contract.strategies
+    if group.cp_size not in contract.cp_sizes:
+        return f"it supports groups of {', '.join(map(str, contract.cp_sizes))} ranks, not of {group.cp_size}"
+    if group.cp_size > 1 and group.strategy not in known:
+        return f"it knows {' and '.join(known)} here, not {group.strategy}"
+    if isinstance(case, LayoutCase) and not shards(case.batch.lengths, case.cp_size, case.strategy, contract):
+        return f"it does not shard lengths {list(case.batch.lengths)} on {case.cp_size} ranks"
+    return ""
