@@ -48,6 +48,38 @@ def test_an_engine_that_exits_is_an_error_and_ends_nothing():
     assert found.message.startswith("SystemExit: 0 (")
 
 
+class Counting(Reference):
+    """Answers nonsense, and counts how often it was asked."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def select_replay_bucket(self, **question):
+        self.asked += 1
+        return 1
+
+
+def test_an_invariant_that_failed_before_the_adapter_broke_keeps_its_verdict():
+    class Breaks(Counting):
+        def select_replay_bucket(self, **question):
+            return {}["bucket"] if self.asked > 20 else super().select_replay_bucket(**question)
+
+    found = Checker(engine=Breaks(), target="breaks", profile="dev", known=frozenset({"select.fits-tokens"}))
+    found.sweep("select", ["select.fits-tokens", "select.pure"])
+    assert [one.outcome for one in found.judged.values()] == ["fail", "error"]
+
+
+def test_a_case_that_breaks_the_adapter_is_passed_over_in_the_search_for_a_smaller_violation():
+    class Fragile(Reference):
+        def select_replay_bucket(self, *, num_tokens, **question):
+            if 50 < num_tokens <= 100:
+                return {}["bucket"]
+            return 1 if num_tokens > 100 else super().select_replay_bucket(num_tokens=num_tokens, **question)
+
+    found = Checker(engine=Fragile(), target="fragile", profile="dev").check("select.fits-tokens")
+    assert (found.outcome, found.counterexample.case["num_tokens"] > 100) == ("fail", True)
+
+
 def test_a_worker_that_dies_is_one_sentence(tmp_path, monkeypatch):
     (tmp_path / "dies.py").write_text(
         "import os\nfrom cpbcg_ref.engines.reference import Reference\n"

@@ -25,6 +25,10 @@ from cpbcg_ref.invariants.model import Part
 RECORDED_CASES = 5
 
 
+class NothingLeft(Exception):
+    """No part wants another case; raised inside Hypothesis so that it makes no more."""
+
+
 class Violation(Exception):
     """A case, the answers and the sentence about them; raised inside Hypothesis so that it shrinks."""
 
@@ -37,17 +41,24 @@ class Violation(Exception):
 class PartRun:
     """How one part of an invariant fares.
 
-    skipped: why it cannot be asked. demanded: witnesses that this engine can meet. seed: which found the violation.
+    skipped: why it cannot be asked. demanded: witnesses that this engine can meet. known: it is expected to fail, so
+    its violation is not shrunk. rounds: in how many it took part. searched: seconds in which its examples were made,
+    asked, and judged by all who wanted them. seconds: its equal share of those, and its own shrinking. seed: which
+    found the violation. stopped: why it saw no more cases.
     """
 
     part: Part
     skipped: str = ""
     demanded: Sequence[str] = ()
+    known: bool = False
     examples: int = 0
+    rounds: int = 0
+    searched: float = 0.0
     seconds: float = 0.0
     error: str = ""
     violation: Violation | None = None
     seed: int = 0
+    stopped: str = ""
     witnesses: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -57,6 +68,11 @@ class PartRun:
     @property
     def unmet(self) -> list[str]:
         return [name for name in self.demanded if not self.witnesses[name]]
+
+    @property
+    def wants_more(self) -> bool:
+        """In its first round all of it, in further rounds cases until its own witnesses are met."""
+        return self.open and (self.rounds < 2 or bool(self.unmet))
 
     def judge(self, case: Any, seen: Any, contract: Any) -> None:
         """Count the witnesses and keep the first violation; a checker that raises is an error, never a verdict."""
@@ -91,39 +107,65 @@ class FamilyRun:
         A part goes into another round only for witnesses that it has not met itself: whatever else is asked, it sees
         the same cases, so that asking it alone reproduces its verdict.
         """
-        began = time.perf_counter()
         for number in range(rounds):
             if wanting := [run for run in runs if number == 0 or (run.open and run.unmet)]:
                 self.sweep(wanting, first_seed + 7919 * number)
-        for run in [run for run in runs if run.violation]:
-            self.shrink(run)
         for run in runs:
-            run.seconds = (time.perf_counter() - began) / len(runs)
+            run.stopped = self.why_stopped(run, rounds)
+            if run.violation and not run.known:
+                began = time.perf_counter()
+                self.shrink(run)
+                run.seconds += time.perf_counter() - began
+
+    def why_stopped(self, run: PartRun, most_rounds: int) -> str:
+        budget = quiet_settings(self.profile, self.family, shrink=False, **self.also).max_examples
+        if not run.open:
+            return f"{'first failure' if run.violation else 'error'} at example {run.examples}"
+        if run.rounds > 1:
+            met = f"witnesses met in round {run.rounds} of at most {most_rounds}"
+            return f"cap of {most_rounds} rounds: never met {'; '.join(run.unmet)}" if run.unmet else met
+        of_profile = f"{budget} examples of the profile"
+        return of_profile if run.examples >= budget else f"no new case after {run.examples} of {of_profile}"
 
     def sweep(self, runs: Sequence[PartRun], number: int) -> None:
+        since = time.perf_counter()
+
         def each(case: Any) -> None:
-            still_open = [run for run in runs if run.open]
-            seen = self.ask(case) if still_open else None
-            for run in still_open:
+            nonlocal since
+            wanting = [run for run in runs if run.wants_more]
+            seen = self.ask(case) if wanting else None
+            for run in wanting:
                 run.judge(case, seen, self.engine.contract)
                 run.seed = number
+            took, since = time.perf_counter() - since, time.perf_counter()
+            for run in wanting:
+                run.searched += took
+                run.seconds += took / len(wanting)
+            if not any(run.wants_more for run in runs):
+                raise NothingLeft
 
+        for run in runs:
+            run.rounds += 1
         try:
             self.search(each, number)
-        except Unsatisfiable:
-            return  # every case was refused by the engine: no example, so the witnesses stay unmet
+        except (NothingLeft, Unsatisfiable):
+            return  # Unsatisfiable: every case was refused by the engine: no example, so the witnesses stay unmet
         except TargetError:
             raise
         except (Exception, SystemExit) as problem:
             at = traceback.extract_tb(problem.__traceback__)[-1]
             for run in runs:
-                run.error = run.error or f"{type(problem).__name__}: {problem} ({at.filename}:{at.lineno})"
+                if run.wants_more:  # the others had seen all of their cases
+                    run.error = f"{type(problem).__name__}: {problem} ({at.filename}:{at.lineno})"
 
     def shrink(self, run: PartRun) -> None:
         """Search again with the seed that failed, this time letting Hypothesis shrink."""
 
         def smallest(case: Any) -> None:
-            seen = self.ask(case)
+            try:
+                seen = self.ask(case)
+            except Exception:
+                reject()  # a case that breaks the adapter shows nothing about the engine
             if sentence := run.part.check(case, seen, self.engine.contract):
                 raise Violation(sentence, case, seen)
 

@@ -15,10 +15,21 @@ class Counterexample:
     python: str
     picture: str
 
+    @property
+    def example(self) -> str:
+        """The line that pins it on a test with `@given(case=cases_for(...))`."""
+        return f"@example(case={self.python})"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Verdict on one invariant. seconds: its equal share of what its families took. replay: asks a saved failure again."""
+    """Verdict on one invariant.
+
+    searched: seconds in which its examples were made, asked, and judged by every invariant that wanted them; seconds:
+    its equal share of those, and its own shrinking. stopped: why it saw no more cases. witnesses: in how many examples
+    each interesting case came up; shares: of how many of its part's examples that is. known: it fails, and its owner
+    knows, with the reason and the link. replay: the command that asks a saved failure again.
+    """
 
     invariant: str
     level: str
@@ -30,6 +41,17 @@ class Result:
     reproduce: str = ""
     replay: str = ""
     witnesses: dict[str, int] = field(default_factory=dict)
+    shares: dict[str, float] = field(default_factory=dict)
+    stopped: str = ""
+    searched: float = 0.0
+    known: bool = False
+    reason: str = ""
+    link: str = ""
+
+    @property
+    def examples_per_second(self) -> float:
+        """How fast the search for it went: not what its own checker takes, and without shrinking."""
+        return round(self.examples / self.searched, 1) if self.searched else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +77,9 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """First that applies: 1 a MUST fails (with strict a SHOULD too), 2 an error, 3 a MUST is unwitnessed, 0."""
-        if self.of("fail", "" if self.strict else "MUST"):
+        """First that applies: 1 a MUST fails (with strict a SHOULD too) and that is not known, 2 an error, 3 a MUST is
+        unwitnessed, 0."""
+        if not all(one.known for one in self.of("fail", "" if self.strict else "MUST")):
             return 1
         if self.of("error"):
             return 2

@@ -32,6 +32,7 @@ class Checker:
     profile: str = "ci"
     seed: int = 0
     deployment: Deployment | None = None
+    known: frozenset[str] = frozenset()  # ids that are expected to fail: not shrunk
     reproduce: str = ""  # what else the command line needs to reproduce a verdict
     judged: dict[tuple[str, int], Result] = dataclasses.field(default_factory=dict)  # by id and index of the part
     executed: set[str] = dataclasses.field(default_factory=set)
@@ -59,7 +60,8 @@ class Checker:
 
     def part_run(self, invariant_id: str, part: Part) -> PartRun:
         demanded = part.demanded(self.engine.contract)
-        return PartRun(part=part, skipped=self.why_not(invariant_id, part), demanded=demanded)
+        known, skipped = invariant_id in self.known, self.why_not(invariant_id, part)
+        return PartRun(part=part, skipped=skipped, demanded=demanded, known=known)
 
     def why_not(self, invariant_id: str, part: Part) -> str:
         """Why the engine cannot be asked about this part, "" if it can."""
@@ -70,13 +72,15 @@ class Checker:
 
     def part_result(self, invariant_id: str, run: PartRun) -> Result:
         outcome, message = self.verdict(run)
-        told: dict[str, Any] = {"outcome": outcome, "message": message, "seconds": run.seconds}
+        told: dict[str, Any] = {"outcome": outcome, "message": message, "stopped": run.stopped}
+        told |= {name: getattr(run, name) for name in ("examples", "seconds", "searched")}
         told["witnesses"] = {name: run.witnesses[name] for name in run.part.witnesses if not run.skipped}
+        told["shares"] = {name: round(n / max(run.examples, 1), 4) for name, n in told["witnesses"].items()}
         if run.violation and outcome == "fail":
             options = f"--select {invariant_id} --profile {self.profile} --seed {self.seed}{self.reproduce}"
             told["reproduce"] = f"cpbcg check {shlex.quote(self.target)} {options}"
             told["counterexample"] = self.counterexample(run.violation)
-        return Result(invariant=invariant_id, level=REGISTRY[invariant_id].level, examples=run.examples, **told)
+        return Result(invariant=invariant_id, level=REGISTRY[invariant_id].level, **told)
 
     def counterexample(self, found: Violation) -> Counterexample:
         case = {"kind": type(found.case).__name__} | dataclasses.asdict(found.case)
@@ -100,12 +104,14 @@ class Checker:
         """The worst of the invariant's parts, with the numbers of all."""
         results = [self.judged[invariant_id, index] for index in range(len(REGISTRY[invariant_id].parts))]
         worst = min(results, key=lambda result: OUTCOMES.index(result.outcome))
-        examples, seconds = (sum(getattr(result, field) for result in results) for field in ("examples", "seconds"))
-        witnesses = {name: count for result in results for name, count in result.witnesses.items()}
-        unasked = next((result.message for result in results if result.outcome == "skip"), "")
+        numbers = {field: sum(getattr(one, field) for one in results) for field in ("examples", "seconds", "searched")}
+        told: dict[str, Any] = {field: round(number, 4) for field, number in numbers.items()}
+        for field in ("witnesses", "shares"):
+            told[field] = {name: count for one in results for name, count in getattr(one, field).items()}
+        told["stopped"] = "; ".join(dict.fromkeys(one.stopped for one in results if one.stopped))
+        unasked = next((one.message for one in results if one.outcome == "skip"), "")
         message = worst.message or (unasked and f"asked in part only: {unasked}")
-        told: dict[str, Any] = {"examples": examples, "witnesses": witnesses, "message": message}
-        return dataclasses.replace(worst, seconds=round(seconds, 4), **told)
+        return dataclasses.replace(worst, message=message, **told)
 
 
 def as_python(value: Any) -> str:

@@ -6,7 +6,7 @@ state (modules, clocks, ranks) never meets another family's.
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from tempfile import TemporaryDirectory
@@ -15,6 +15,7 @@ from typing import Any
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from cpbcg_ref.asking import FAMILIES
+from cpbcg_ref.checking.known import KnownFailure, as_known, covering
 from cpbcg_ref.checking.results import Report, Result
 from cpbcg_ref.checking.run import Checker
 from cpbcg_ref.engines.targets import resolve
@@ -30,6 +31,7 @@ def check(
     target: str,
     *,
     ids: Iterable[str] | None = None,
+    known_failures: Sequence[KnownFailure] = (),
     allow_unpinned: bool = False,
     workers: int | None = None,
     tell: Callable[[str], None] | None = None,
@@ -38,6 +40,7 @@ def check(
 ) -> Report:
     """Verdicts on the invariants `ids`, on all if None. `search`: the fields of a `Checker`, such as seed.
 
+    `known_failures`: those that cover the engine's version are marked where they fail, and not shrunk.
     `tell` receives lines for people while the target is fetched; `progress` the engine's name and how many of how many
     families are done. Raises TargetError if the target cannot be obtained, CpbcgError if the engine ends a worker
     process.
@@ -46,6 +49,8 @@ def check(
     name, chosen = f"{engine.name} {engine.version}", tuple(REGISTRY if ids is None else ids)
     asked = {part.family for one in chosen for part in REGISTRY[one].parts}
     families = [family for family in FAMILIES if family in asked]
+    known = covering(known_failures, engine.version)
+    search["known"] = frozenset(known)
     checker, began = Checker(engine=engine, target=target, **search), time.perf_counter()
     count = min(workers or os.cpu_count() or 1, len(families))
     # Hypothesis keeps notes on the code around it: not in the user's working directory.
@@ -62,8 +67,8 @@ def check(
             progress(name, done, len(jobs))
     told = {"target": target, "engine": engine.name, "version": engine.version, "seconds": time.perf_counter() - began}
     told |= {"profile": checker.profile, "seed": checker.seed, "about_deployment": checker.deployment is not None}
-    results, ran = tuple(map(checker.result, chosen)), tuple(sorted(checker.executed))
-    return Report(**told, results=results, executed=ran)
+    results = tuple(as_known(checker.result(one), known.get(one)) for one in chosen)
+    return Report(**told, results=results, executed=tuple(sorted(checker.executed)))
 
 
 def result_of(job: Future[Swept]) -> Swept:
