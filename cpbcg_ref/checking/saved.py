@@ -72,7 +72,7 @@ def keep(report: Report, folder: Path, *, options: str = "") -> Report:
     found = {name: getattr(report, name) for name in ("target", "engine", "version", "profile", "seed")}
     results = []
     for result in report.results:
-        if result.outcome == "fail" and result.counterexample and not getattr(result, "known", False):
+        if result.outcome == "fail" and result.counterexample and not result.known:
             saved = save(result, folder, **found)
             result = dataclasses.replace(result, replay=f"cpbcg replay {saved.id}{options}")
         results.append(result)
@@ -136,7 +136,7 @@ def read(path: Path) -> Saved:
         if path.stem != due:
             raise InvalidInput(f"the file of failure {due} is called {due}.json")
     except msgspec.ValidationError as problem:
-        raise InvalidInput(f"{path} is no saved failure: {placed(problem, 'the document')}") from problem
+        raise InvalidInput(f"{path} is no saved failure: {placed(problem)}") from problem
     except InvalidInput as problem:
         raise InvalidInput(f"{path}: {problem}") from problem
     except (OSError, ValueError, RecursionError) as problem:
@@ -177,7 +177,7 @@ def unknown(described: Any, value: Any, place: str) -> Iterator[str]:
             yield from unknown(inner, own[key], f"{place}.{key}") if key in own else [f"{place}.{key}"]
 
 
-def placed(problem: msgspec.ValidationError, root: str) -> str:
+def placed(problem: msgspec.ValidationError, root: str = "") -> str:
     """Such as "case.server.cp_size: Expected `int`, got `str`"."""
     what, _, place = str(problem).partition(" - at ")
-    return f"{place.strip('`').replace('$', root, 1)}: {what}" if place else f"{root}: {what}"
+    return f"{(root + place.strip('`').removeprefix('$')).lstrip('.') or 'the document'}: {what}"
