@@ -179,7 +179,7 @@ class FamilyRun:
 
     def search(self, judge: Callable[[Any], None], number: int, *, shrink: bool = False) -> None:
         how = quiet_settings(self.profile, self.family, shrink=shrink, **self.also)
-        seed(number)(how(given(case=self.strategy)(judge)))()
+        how(seed(number)(given(case=self.strategy)(judge)))()  # settings last: a seed takes a database away
 
     def ask(self, case: Any) -> Any:
         """The engine's answers; a ladder that it cannot capture rejects the case (capture.legal judges that)."""
