@@ -9,9 +9,10 @@ from cpbcg_ref.checking.saved import save
 
 LADDER = {"capture_num_tokens": (27, 48), "bucket_local_tokens": ((27, 8), (48, 24))}
 SELECT = cases.SelectCase(num_tokens=24, required_local_tokens=16, **LADDER)
-VOTES = cases.VotesCase(mid_chunk=(True,), waiting=(0,))
-ADAPTER = '''
+VOTES = cases.VotesCase(mid_chunk=(False,), waiting=(1,))
+ADAPTER = """
 import os, sys
+from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.engines.reference import Reference
 
 class Fine(Reference):
@@ -40,11 +41,14 @@ class Leaves(Fine):
 class Without(Fine):
     name, unavailable = "without", {"selection": "no selector in this release"}
 
+class Small(Wrong):
+    contract = Contract(cp_sizes=(1, 2))
+
 class Starts(Fine):
     name, roots = "starts", (__file__,)
     def start(self, server):
         raise RuntimeError("out of memory")
-'''
+"""
 
 
 def failing(case, invariant="select.fits-rows", message="bucket 27 has 8 rows, 16 are needed", level="MUST"):

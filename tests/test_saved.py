@@ -154,9 +154,15 @@ def test_a_known_failure_is_not_kept(tmp_path):
         (lambda d: d["case"].update(floor=3), "case.floor is no field of a SelectCase"),
         (lambda d: d["case"].pop("kind"), "case.kind is None: select.fits-rows is asked with a SelectCase"),
         (lambda d: d["case"].update(kind=["x"]), "case.kind is ['x']: select.fits-rows is asked with a SelectCase"),
-        (lambda d: d["case"].update(kind="Server"), "case.kind is 'Server': select.fits-rows is asked with a SelectCase"),
+        (
+            lambda d: d["case"].update(kind="Server"),
+            "case.kind is 'Server': select.fits-rows is asked with a SelectCase",
+        ),
         (lambda d: d.update(invariant="agree.bucket"), "case.kind is 'SelectCase': agree.bucket is asked with a Repl"),
-        (lambda d: d.update(invariant="select.fit-rows"), "invariant is 'select.fit-rows', which there is not: did you "),
+        (
+            lambda d: d.update(invariant="select.fit-rows"),
+            "invariant is 'select.fit-rows', which there is not: did you ",
+        ),
         (lambda d: d.update(invariant="zzz"), "which there is not: did you mean one of `cpbcg invariants`?"),
     ],
 )
@@ -213,11 +219,11 @@ def test_an_ambiguous_or_unknown_id_is_told_what_is_near(tmp_path):
         (tmp_path / f"{name}.json").write_text("{}")
     with pytest.raises(InvalidInput, match=r"'3f9' is the beginning of 2 ids: 3f9c2ab1, 3f9c2ac0$"):
         find("3f9", tmp_path)
-    with pytest.raises(InvalidInput, match="no failure 'abcdef02' is saved in .*: did you mean abcdef01"):
+    with pytest.raises(InvalidInput, match=r"no failure 'abcdef02' is saved in .*: did you mean abcdef01"):
         find("abcdef02", tmp_path)
-    with pytest.raises(InvalidInput, match="no failure '' is saved"):
+    with pytest.raises(InvalidInput, match=r"no failure '' is saved"):
         find("", tmp_path)
-    with pytest.raises(InvalidInput, match="no failure 'x' is saved in .*: nothing is$"):
+    with pytest.raises(InvalidInput, match=r"no failure 'x' is saved in .*: nothing is$"):
         find("x", tmp_path / "none")
 
 

@@ -92,7 +92,7 @@ def replay_one(one: Saved, *, target: str, allow_unpinned: bool, tell: Tell | No
         engine = obtained(target, allow_unpinned, tell)
         answer = partial(answer, engine=engine.name, version=engine.version)
         if reason := never_asked(one.case, engine.contract):
-            raise CpbcgError(f"{engine.name} {engine.version} is never asked this case: {reason}")
+            raise CpbcgError(f"no check asks it this case: {reason}")
         judged = judge_case(engine, one.invariant, one.case)
         if judged.sentence is None:
             return answer(outcome=FIXED)

@@ -53,7 +53,8 @@ def replay(
     if form and (listing or options["json_file"]):
         raise click.UsageError("--as prints to stdout: it goes with ids or --all, not with --list or --json")
     folder = failures or saved.failures_folder()
-    paths = [saved.find(name, folder) for name in dict.fromkeys(ids)] or saved.files(folder)
+    named = {path.stem: path for path in (saved.find(name, folder) for name in ids)}
+    paths = list(named.values()) or saved.files(folder)
     if not paths and not listing:
         raise click.UsageError(f"no failure is saved in {folder}: there is nothing to replay")
     if form:
