@@ -257,6 +257,12 @@ def test_every_setting_changes_the_fingerprint_and_how_a_number_is_written_does_
     assert DelayerConfig(**base, max_delay_ms=5000).fingerprint == DelayerConfig(**base).fingerprint
 
 
+def test_a_rank_of_which_no_counts_are_told_reports_none():
+    config = DelayerConfig(dp_size=1, max_delay_passes=3, max_running_requests=8)
+    row = make_report(DelayerState(), config, now_ms=0.0, prefillable=False, token_usage=1.0)
+    assert (row.running_batch, row.max_prefill_bs, row.waiting_queue_len) == (0, 0, 0)
+
+
 def test_a_table_of_the_wrong_size_is_refused():
     with pytest.raises(InvalidInput, match="rows in the table is 1: gather 2"):
         ranks().step({})

@@ -117,6 +117,11 @@ def test_a_batch_that_asks_for_what_the_graphs_were_not_captured_with_runs_eager
         load_batch([16], asks=["hidden states"], **how)
 
 
+@pytest.mark.parametrize("asked", ["logprobs", "hidden states"])
+def test_graphs_run_a_plain_prefill_only_unless_more_is_said(asked):
+    assert not can_run_graph([2048], num_tokens=2048, table=TABLE, asks=[asked])
+
+
 def test_interleave_replays_too():
     table = CaptureTable(ladder=(12, 24), cp_size=4, context_length=64, strategy="interleave")
     assert load_batch([3, 9], num_tokens=12, table=table) == Replay(bucket=12, captured_rows=4, live_rows=(3,) * 4)
