@@ -32,6 +32,9 @@ RESULTS = (
         counterexample=FOUND,
         reproduce="cpbcg check sglang==0.5.17 --select capacity.no-overflow --profile ci --seed 0",
         witnesses={"remainders pile up": 3},
+        shares={"remainders pile up": 0.0968},
+        stopped="first failure at example 31",
+        searched=2.5,
     ),
     Result(
         invariant="select.minimal",

@@ -13,6 +13,7 @@ from made_report import PYTHON, RESULTS, made_report
 from cpbcg_ref import cases, cli
 from cpbcg_ref.checking.run import as_python
 from cpbcg_ref.report.jsonreport import answers
+from cpbcg_ref.report.statistics import show_statistics
 from cpbcg_ref.report.terminal import Printer, show_check
 
 FULL = """\
@@ -36,10 +37,11 @@ FAIL capacity.no-overflow: 16 live rows on rank 0 but 8 captured in bucket 27 fo
        0     9     16
        1     6     16
 
-  smallest case, after `from cpbcg_ref.cases import *`:
-    ReplayCase(server=Server(cp_size=4, capture_num_tokens=(27, 48), context_length=64,
-        strategy='zigzag', max_padding_factor=2, min_replay_bucket=0), batches=(Batch(lengths=(9,
-        9, 9), prefixes=(0, 0, 0), lengths_known=True),))
+  smallest case, to pin on any test with @given(case=cases_for(...)),
+  after `from hypothesis import example` and `from cpbcg_ref.cases import *`:
+    @example(case=ReplayCase(server=Server(cp_size=4, capture_num_tokens=(27, 48),
+        context_length=64, strategy='zigzag', max_padding_factor=2, min_replay_bucket=0),
+        batches=(Batch(lengths=(9, 9, 9), prefixes=(0, 0, 0), lengths_known=True),)))
 
   reproduce:
     cpbcg check sglang==0.5.17 --select capacity.no-overflow --profile ci --seed 0
@@ -49,10 +51,11 @@ ADVICE delay.budget: rank 1 waited 12 passes
     pass  verdict
        0  delay
 
-  smallest case, after `from cpbcg_ref.cases import *`:
-    ReplayCase(server=Server(cp_size=4, capture_num_tokens=(27, 48), context_length=64,
-        strategy='zigzag', max_padding_factor=2, min_replay_bucket=0), batches=(Batch(lengths=(9,
-        9, 9), prefixes=(0, 0, 0), lengths_known=True),))
+  smallest case, to pin on any test with @given(case=cases_for(...)),
+  after `from hypothesis import example` and `from cpbcg_ref.cases import *`:
+    @example(case=ReplayCase(server=Server(cp_size=4, capture_num_tokens=(27, 48),
+        context_length=64, strategy='zigzag', max_padding_factor=2, min_replay_bucket=0),
+        batches=(Batch(lengths=(9, 9, 9), prefixes=(0, 0, 0), lengths_known=True),)))
 
   reproduce:
     cpbcg check sglang==0.5.17 --select delay.budget --profile ci --seed 0
@@ -64,6 +67,31 @@ SKIP data.in-bounds, data.history-free: the adapter has no replay_data
 
 sglang 0.5.17: 1 MUST violated, 1 SHOULD violated, 1 error, 1 unwitnessed, 1 pass, 2 skip
 593 verdicts in 4.2 s, profile ci, seed 0, exit code 1
+"""
+
+
+STATISTICS = """\
+statistics (a second: how fast its cases were made, asked and judged, together with the other
+    invariants asked with them)
+  layout.bijection: pass, 3000 examples, 1200 a second; 3000 examples of the profile
+       6 %    190  a prefix
+     < 1 %      1  spare rows
+     never      0  at most two rows
+     100 %   3000  several requests
+  capacity.no-overflow: fail, 31 examples, 12 a second; first failure at example 31
+      10 %      3  remainders pile up
+
+"""
+
+KNOWN = """\
+FAIL capacity.no-overflow: 16 live rows on rank 0 but 8 captured in bucket 27
+
+KNOWN delay.budget: rank 1 waited 12 passes
+    the policy restarts the budget (https://example.org/1)
+    cpbcg check sglang==0.5.17 --select delay.budget --profile ci --seed 0
+
+
+sglang 0.5.17: 1 MUST violated, 1 SHOULD violated (1 of them known)
 """
 
 
@@ -92,6 +120,28 @@ def test_the_whole_report_in_a_pipe():
     assert shown(made_report()) == FULL
 
 
+def test_statistics_have_a_section_per_invariant_that_was_asked():
+    counts = {"a prefix": 190, "spare rows": 1, "at most two rows": 0, "several requests": 3000}
+    told = {"examples": 3000, "searched": 2.5, "stopped": "3000 examples of the profile", "witnesses": counts}
+    asked = dataclasses.replace(RESULTS[0], **told, shares={name: count / 3000 for name, count in counts.items()})
+    file = io.StringIO()
+    show_statistics(made_report(results=(asked, RESULTS[1], RESULTS[-1])), Printer(file))
+    assert file.getvalue() == STATISTICS
+
+
+def test_a_known_failure_is_shown_with_its_reason_and_link_and_without_its_case():
+    told = {"known": True, "reason": "the policy restarts the budget", "link": "https://example.org/1"}
+    known = dataclasses.replace(RESULTS[4], **told)
+    new = dataclasses.replace(
+        RESULTS[1], message="16 live rows on rank 0 but 8 captured in bucket 27", counterexample=None
+    )
+    table, *rest = shown(made_report(results=(known, new))).split("\n\n", 1)[1].split("\n\n", 1)
+    assert re.search(r"delay.budget +SHOULD +fail, known +12", table)
+    assert sorted(rest[0].split("\n\n")) == sorted(
+        (KNOWN + "43 verdicts in 4.2 s, profile ci, seed 0, exit code 1\n").split("\n\n")
+    )
+
+
 def test_a_pipe_gets_ascii_only_without_colour_or_trailing_blanks():
     text = shown(made_report(about_deployment=True))
     assert text.isascii()
@@ -108,10 +158,10 @@ def test_the_first_line_of_every_failure_is_under_100_columns():
     assert all(len(line) < 100 for line in firsts)
 
 
-def test_the_case_as_printed_is_the_python_that_rebuilds_it():
-    printed = re.search(r"import \*`:\n(.*?)\n\n", shown(made_report()), re.DOTALL)[1]
-    assert eval(printed.strip(), vars(cases)) == eval(PYTHON, vars(cases))
-    ast.parse(printed.strip())
+def test_the_line_as_printed_pins_the_case_on_a_test():
+    printed = re.search(r"import \*`:\n(.*?)\n\n", shown(made_report()), re.DOTALL)[1].strip()
+    ast.parse(f"{printed}\ndef test_that(case): ...")
+    assert eval(printed.removeprefix("@"), vars(cases) | {"example": dict}) == {"case": eval(PYTHON, vars(cases))}
 
 
 def test_strict_calls_a_violated_should_a_failure():
@@ -205,8 +255,8 @@ Usage: cpbcg check [OPTIONS] [TARGET]
   cpbcg check --select 'layout.*' --select select.minimal
 
   Exit code, the first that applies: 2 the target cannot be obtained, or bad usage; 1 a MUST is
-  violated (with --strict a SHOULD too); 2 an error; 3 a MUST is unwitnessed (its interesting case
-  never came up); 0.
+  violated (with --strict a SHOULD too) that --known-failures does not list; 2 an error; 3 a MUST
+  is unwitnessed (its interesting case never came up); 0.
 
 Options:
   --profile [dev|ci|nightly]  How hard to look.  [default: ci]
@@ -216,6 +266,8 @@ Options:
   --junit FILE                Write the result as JUnit XML.
   --strict                    A violated SHOULD fails the run too.
   --config FILE               Check one deployment, described in TOML.
+  --known-failures FILE       TOML: failures that do not change the exit code.
+  --statistics                Say per invariant how hard was looked and why it stopped.
   --failures DIR              Folder of saved failures.  [default: per user]
   --no-save                   Do not save failures.
   --allow-unpinned            Fetch a release without a known sha256.

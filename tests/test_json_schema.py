@@ -34,13 +34,15 @@ def test_a_report_with_every_outcome_keeps_the_schema():
         "unwitnessed": 1,
         "must_violated": ["capacity.no-overflow"],
         "should_violated": ["delay.budget"],
+        "known": [],
         "exit_code": 1,
         "seconds": 4.2,
         "profile": "ci",
         "seed": 0,
     }
     assert [row["outcome"] for row in found["results"]].count("skip") == 2
-    assert set(found["results"][1]["counterexample"]) == {"case", "python", "picture"}
+    assert set(found["results"][1]["counterexample"]) == {"case", "python", "picture", "example"}
+    assert found["results"][1]["examples_per_second"] == 12.4
     assert "deployment" not in found
 
 
@@ -80,6 +82,11 @@ def edit(path, value):
         edit(("results", 1, "reproduce"), ""),
         edit(("results", 1, "message"), ""),
         edit(("results", 1, "witnesses"), {"a": "often"}),
+        edit(("results", 1, "shares"), {"a": 1.5}),
+        edit(("results", 1, "examples_per_second"), -1),
+        edit(("results", 1, "stopped"), None),
+        edit(("results", 1, "known"), "yes"),
+        edit(("results", 1, "counterexample", "example"), "@given(case=1)"),
         edit(("summary", "exit_code"), 4),
         edit(("summary", "profile"), "mine"),
         edit(("summary", "must_violated"), ["a.b", "a.b"]),

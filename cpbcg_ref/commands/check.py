@@ -20,6 +20,8 @@ from cpbcg_ref.commands.shared import FAILURES, JOBS, JSON, PROFILES, SEED, UNPI
 @click.option("--junit", "junit_file", metavar="FILE", help="Write the result as JUnit XML.")
 @click.option("--strict", is_flag=True, help="A violated SHOULD fails the run too.")
 @click.option("--config", type=Path, metavar="FILE", help="Check one deployment, described in TOML.")
+@click.option("--known-failures", type=Path, metavar="FILE", help="TOML: failures that do not change the exit code.")
+@click.option("--statistics", is_flag=True, help="Say per invariant how hard was looked and why it stopped.")
 @FAILURES
 @click.option("--no-save", is_flag=True, help="Do not save failures.")
 @UNPINNED
@@ -28,6 +30,8 @@ def check(
     target: str,
     select: Sequence[str],
     config: Path | None,
+    known_failures: Path | None,
+    statistics: bool,
     strict: bool,
     failures: Path | None,
     no_save: bool,
@@ -45,10 +49,12 @@ def check(
     cpbcg check --select 'layout.*' --select select.minimal
 
     Exit code, the first that applies: 2 the target cannot be obtained, or bad usage; 1 a MUST is violated (with
-    --strict a SHOULD too); 2 an error; 3 a MUST is unwitnessed (its interesting case never came up); 0.
+    --strict a SHOULD too) that --known-failures does not list; 2 an error; 3 a MUST is unwitnessed (its interesting
+    case never came up); 0.
     """
-    from cpbcg_ref.checking import deployment, session
+    from cpbcg_ref.checking import deployment, known, session
     from cpbcg_ref.report import files, jsonreport, junit, terminal
+    from cpbcg_ref.report.statistics import show_statistics
 
     json_file, junit_file = options.pop("json_file"), options.pop("junit_file")
     if json_file == junit_file == "-":
@@ -56,6 +62,7 @@ def check(
     files.check_writable(json_file)
     files.check_writable(junit_file)
     options |= {"ids": selected(select), "deployment": deployment.read_deployment(config) if config else None}
+    options["known_failures"] = known.read_known_failures(known_failures) if known_failures else ()
     options["reproduce"] = f" --config {shlex.quote(str(config))}" if config else ""
     unpinned = " --allow-unpinned" if options["allow_unpinned"] else ""
     options["reproduce"] += unpinned
@@ -67,5 +74,7 @@ def check(
     files.write(json_file, jsonreport.as_json(jsonreport.document(report)))
     files.write(junit_file, junit.as_junit(report))
     if "-" not in (json_file, junit_file):
+        if statistics:
+            show(show_statistics, report)
         show(terminal.show_check, report)
     return report.exit_code

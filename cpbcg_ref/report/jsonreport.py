@@ -5,7 +5,7 @@ import json
 from fnmatch import fnmatchcase
 from typing import Any
 
-from cpbcg_ref.checking.results import OUTCOMES, Report
+from cpbcg_ref.checking.results import OUTCOMES, Report, Result
 
 QUESTIONS: dict[str, tuple[str, ...]] = {"hang": ("agree.*", "delay.agree"), "overflow": ("capacity.*", "replay.*")}
 QUESTIONS |= {"fail at start": ("capture.legal",), "starve": ("delay.bounded-*",)}
@@ -23,12 +23,17 @@ def document(report: Report) -> dict[str, Any]:
     must, should = ([one.invariant for one in report.of("fail", level)] for level in ("MUST", "SHOULD"))
     run = {"seconds": round(report.seconds, 3), "profile": report.profile, "seed": report.seed}
     summary = counts | {"must_violated": must, "should_violated": should, "exit_code": report.exit_code} | run
-    target, results = (
-        {"engine": report.engine, "version": report.version},
-        list(map(dataclasses.asdict, report.results)),
-    )
+    summary["known"] = [one.invariant for one in report.results if one.known]
+    target, results = {"engine": report.engine, "version": report.version}, list(map(row, report.results))
     told = {"target": target, "results": results, "summary": summary, "executed": list(report.executed)}
     return told | ({"deployment": answers(report)} if report.about_deployment else {})
+
+
+def row(result: Result) -> dict[str, Any]:
+    told = dataclasses.asdict(result) | {"examples_per_second": result.examples_per_second}
+    if found := result.counterexample:
+        told["counterexample"]["example"] = found.example
+    return told
 
 
 def answers(report: Report) -> list[dict[str, str]]:

@@ -11,18 +11,20 @@ ELEMENTS = {"fail": "failure", "error": "error", "unwitnessed": "error", "skip":
 
 
 def as_junit(report: Report) -> str:
-    """A testsuite that is red exactly when the check is: a SHOULD that fails counts as skipped unless strict."""
+    """A testsuite that is red exactly when the check is: a known failure counts as skipped, and unless strict a SHOULD
+    that fails."""
     suite, counts = Element("testsuite", name=clean(f"cpbcg check {report.target}")), Counter[str]()
     for one in report.results:
         family, seconds = one.invariant.split(".")[0], f"{one.seconds:.3f}"
         case = SubElement(suite, "testcase", classname=family, name=one.invariant, time=seconds)
         forgiven = ("unwitnessed",) if report.strict else ("unwitnessed", "fail")
-        lenient = one.level == "SHOULD" and one.outcome in forgiven
+        lenient = one.known or (one.level == "SHOULD" and one.outcome in forgiven)
         if kind := "skipped" if lenient else ELEMENTS.get(one.outcome):
             counts[kind] += 1
-            problem = SubElement(case, kind, type=f"{one.level} {one.outcome}", message=clean(one.message))
+            why = f"known: {one.reason} ({one.link}): " if one.known else ""
+            problem = SubElement(case, kind, type=f"{one.level} {one.outcome}", message=clean(why + one.message))
             found = one.counterexample
-            problem.text = clean("\n".join([found.picture, found.python, one.reproduce]) if found else one.message)
+            problem.text = clean("\n".join([found.picture, found.example, one.reproduce]) if found else one.message)
     failures, errors, skipped = (str(counts[kind]) for kind in ("failure", "error", "skipped"))
     suite.attrib |= {"tests": str(len(report.results)), "failures": failures, "errors": errors, "skipped": skipped}
     suite.set("time", f"{report.seconds:.3f}")

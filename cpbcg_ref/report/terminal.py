@@ -15,7 +15,7 @@ from cpbcg_ref.report.jsonreport import answers
 
 LINE = 99  # longest first line of a finding; a sentence that fits is never wrapped, also on a narrow terminal
 COLOURS = {"pass": "green", "fail": "bold red", "error": "bold magenta", "unwitnessed": "yellow", "skip": "dim"}
-COLOURS |= {"ok": "green", "broken": "bold red", "not offered": "dim"}
+COLOURS |= {"fail, known": "yellow", "ok": "green", "broken": "bold red", "not offered": "dim"}
 
 
 class Printer:
@@ -66,10 +66,14 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
 def show_check(report: Report, printer: Printer) -> None:
     """What was executed, the table, failures, what was not judged and why, a summary: what matters comes last."""
     show_executed(printer, report.executed)
-    rows = [(one.invariant, one.level, one.outcome, one.examples, one.seconds) for one in report.results]
+    rows = [(one.invariant, one.level, outcome(one), one.examples, one.seconds) for one in report.results]
     printer.table(("invariant", "level", "outcome", "examples", "seconds"), rows)
-    for one in (*report.of("fail", "MUST"), *report.of("fail", "SHOULD")):
-        show_failure(printer, "FAIL" if report.strict or one.level == "MUST" else "ADVICE", one)
+    failures = sorted(report.of("fail"), key=lambda one: (not one.known, one.level != "MUST"))
+    for one in failures:
+        if one.known:
+            show_known(printer, one)
+        else:
+            show_failure(printer, "FAIL" if report.strict or one.level == "MUST" else "ADVICE", one)
     show_reasons(printer, report)
     if report.about_deployment:
         printer.say()
@@ -81,13 +85,26 @@ def show_check(report: Report, printer: Printer) -> None:
     printer.say(f"{judged}, profile {report.profile}, seed {report.seed}, exit code {report.exit_code}")
 
 
+def outcome(result: Result) -> str:
+    return "fail, known" if result.known else result.outcome
+
+
+def show_known(printer: Printer, result: Result) -> None:
+    """Without the case: it was not shrunk."""
+    printer.say()
+    printer.finding("KNOWN", result.invariant, result.message, style=COLOURS["fail, known"])
+    printer.wrapped(f"{result.reason} ({result.link})", indent="    ", hanging="")
+    printer.say(f"    {result.reproduce}")
+
+
 def show_failure(printer: Printer, word: str, result: Result) -> None:
     printer.say()
     printer.finding(word, result.invariant, result.message, style=COLOURS["fail" if word == "FAIL" else "unwitnessed"])
     if found := result.counterexample:
         printer.say("\n" + textwrap.indent(found.picture, "    "))
-        printer.say("\n  smallest case, after `from cpbcg_ref.cases import *`:")
-        printer.wrapped(found.python, indent="    ")
+        printer.say("\n  smallest case, to pin on any test with @given(case=cases_for(...)),")
+        printer.say("  after `from hypothesis import example` and `from cpbcg_ref.cases import *`:")
+        printer.wrapped(found.example, indent="    ")
         printer.say(f"\n  reproduce:\n    {result.reproduce}")
         if result.replay:
             printer.say(f"\n  saved, put it to this or another target:\n    {result.replay} [--target TARGET]")
@@ -119,7 +136,11 @@ def show_executed(printer: Printer, executed: Sequence[str]) -> None:
 
 def summary_line(report: Report) -> str:
     """Such as "sglang 0.5.17: 2 MUST violated, 31 pass, 4 skip"."""
-    counted = [(len(report.of("fail", level)), f"{level} violated") for level in ("MUST", "SHOULD")]
+    known = {level: sum(one.known for one in report.of("fail", level)) for level in ("MUST", "SHOULD")}
+    counted = [
+        (len(report.of("fail", level)), f"{level} violated" + (f" ({some} of them known)" if some else ""))
+        for level, some in known.items()
+    ]
     counted += [(len(report.of(outcome)), outcome) for outcome in ("error", "unwitnessed", "pass", "skip")]
     counts = ", ".join(f"{number} {what}" for number, what in counted if number or what == "MUST violated")
     return f"{report.engine} {report.version}: {counts}"
