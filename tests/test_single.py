@@ -1,9 +1,16 @@
 """One case judged alone: what a pinned `@example` and a replayed failure rest on."""
 
+import subprocess
+import sys
+import textwrap
+
 import pytest
 from toys import Toy
 
+from cpbcg_ref import cases
 from cpbcg_ref.cases import BadLayoutCase, Batch, LayoutCase, ReplayCase, Server
+from cpbcg_ref.checking import single
+from cpbcg_ref.checking.run import Checker
 from cpbcg_ref.checking.single import judge_case, violation
 from cpbcg_ref.engines.reference import Reference
 from cpbcg_ref.errors import CpbcgError, InvalidInput
@@ -80,3 +87,48 @@ def test_a_ladder_that_cannot_be_captured_is_no_pass():
     tiny = Server(cp_size=4, capture_num_tokens=(4,), context_length=64)
     with pytest.raises(CpbcgError, match="the engine cannot capture the ladder of this case: "):
         violation(Reference(), "agree.mode", ReplayCase(server=tiny, batches=(BATCH,)))
+
+
+WRONG = """
+from cpbcg_ref.engines.reference import Reference
+
+class Wrong(Reference):
+    roots = (__file__,)
+
+    def required_local_tokens(self, lengths, **group):
+        return super().required_local_tokens(lengths, **group) - (lengths == [9, 9, 9])
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "ended", "said"),
+    [("reference", 0, "1 passed"), ("wrong.py:Wrong", 1, "requires 15 rows, the largest rank owns 9: 16 padded")],
+)
+def test_the_test_that_the_docstring_shows_runs_and_fails_on_the_pinned_case(tmp_path, target, ended, said):
+    """A case that generation hardly ever makes."""
+    (tmp_path / "wrong.py").write_text(WRONG)
+    shown = textwrap.dedent(single.__doc__.split("\n\n", 1)[1])
+    line = "@example(case=LayoutCase(cp_size=4, batch=Batch(lengths=(9, 9, 9), prefixes=(0, 0, 0))))"
+    for old, new in {
+        "@example(case=ReplayCase(...))": line,
+        "sglang==0.5.18": target,
+        '"replay"': '"layout"',
+        "capacity.no-overflow": "capacity.required",
+    }.items():
+        assert old in shown
+        shown = shown.replace(old, new)
+    (tmp_path / "test_pinned.py").write_text(shown)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_pinned.py"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (run.returncode, said in run.stdout) == (ended, True), run.stdout
+
+
+def test_the_line_that_a_failure_offers_pins_its_own_case():
+    class Wrong(Toy):
+        def required_local_tokens(self, lengths, **group):
+            return super().required_local_tokens(lengths, **group) + 1
+
+    found = Checker(engine=Wrong(), target="wrong", profile="dev").check("capacity.required")
+    assert found.counterexample.example.startswith("@example(case=LayoutCase(cp_size=")
+    case = eval(found.counterexample.example.removeprefix("@"), vars(cases) | {"example": lambda case: case})
+    assert violation(Wrong(), "capacity.required", case) == found.message
