@@ -47,7 +47,7 @@ class Printer:
         table = Table(box=box.SIMPLE_HEAD if self.fancy else None, padding=(0, 2, 0, 0), show_edge=False)
         for header, column in zip(headers, zip(*rows, strict=True), strict=True):
             numbers = all(isinstance(cell, (int, float)) for cell in column)
-            table.add_column(header, justify="right" if numbers else "left")
+            table.add_column(header, justify="right" if numbers else "left", overflow="fold")
         for row in rows:
             cells = [f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row]
             table.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in cells))

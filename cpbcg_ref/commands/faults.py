@@ -1,0 +1,62 @@
+"""`cpbcg faults`: is every deliberately wrong engine caught, and no right one flagged."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from fnmatch import filter as matching
+from typing import Any
+
+import click
+
+from cpbcg_ref.commands.shared import AT_LEAST_1, JOBS, JSON, SEED, show
+
+
+@click.command(short_help="Does the suite catch engines that are wrong on purpose?")
+@click.option("--select", multiple=True, metavar="KEYS", help="Only these: a,b or timer-*; may be repeated.")
+@click.option("--list", "only_list", is_flag=True, help="List the catalogue and run nothing.")
+@click.option("--trials", type=AT_LEAST_1, default=10, show_default=True, help="Seeded searches per fault.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the first trial; the next has the next.")
+@click.option("--shrink-all", is_flag=True, help="Shrink the finding of every trial, not of the first alone.")
+@JOBS
+@JSON
+def faults(select: Sequence[str], only_list: bool, json_file: str | None, **options: Any) -> int:
+    """Search small engines that are wrong on purpose, and check small ones that are different and right.
+
+    A fault is caught if every trial catches it within 60 s, by an invariant that its entry names. The engine that it
+    was made from is asked the same cases and must violate nothing. Beside it: what the generators are worth.
+
+    \b
+    cpbcg faults --select overflow
+    cpbcg faults --select 'timer-*' --trials 3
+    cpbcg check fault:overflow
+
+    Exit code, the first that applies: 2 an unchanged engine fails, or bad usage; 1 a fault is not caught by all that
+    its entry names, or a right engine is flagged; 0.
+    """
+    from cpbcg_ref.checking import generators, trials
+    from cpbcg_ref.faults import FAULTS, VARIANTS
+    from cpbcg_ref.report import faulttable, files, jsonreport
+
+    keys = chosen(select, [*FAULTS, *VARIANTS])
+    wrong, right = ([key for key in catalogue if key in keys] for catalogue in (FAULTS, VARIANTS))
+    files.check_writable(json_file)
+    if only_list:
+        found, how = faulttable.catalogue(wrong, right), faulttable.show_catalogue
+    else:
+        with faulttable.progress() as options["progress"]:
+            outcome = trials.run(wrong, right, compare_generators=generators.BLIND in wrong, **options)
+        found, how = faulttable.document(outcome), faulttable.show
+    files.write(json_file, jsonreport.as_json(found))
+    if json_file != "-":
+        show(how, found)
+    return 0 if only_list else found["summary"]["exit_code"]
+
+
+def chosen(patterns: Sequence[str], keys: Sequence[str]) -> set[str]:
+    """Keys that match; a pattern that matches none is a usage error that names the nearest."""
+    wanted = [name.strip() for pattern in patterns for name in pattern.split(",")] or ["*"]
+    for name in wanted:
+        if not matching(keys, name):
+            near = get_close_matches(name, keys, n=3)
+            hint = f"did you mean {' or '.join(near)}?" if near else "`cpbcg faults --list` lists them"
+            raise click.UsageError(f"no fault or variant is called {name!r}: {hint}")
+    return {key for name in wanted for key in matching(keys, name)}
