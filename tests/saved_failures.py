@@ -32,6 +32,8 @@ class Dies(Fine):
     name = "dies"
     def select_replay_bucket(self, **asked):
         os._exit(3)
+    def start(self, server):
+        os._exit(3)
 
 class Leaves(Fine):
     name, roots = "leaves", ("/nowhere",)

@@ -1,5 +1,6 @@
 """`cpbcg replay`: what people read, as literal text; exit codes; nothing a target does stops the others."""
 
+import dataclasses
 import json
 import os
 import re
@@ -25,6 +26,8 @@ REPLAY = cases.ReplayCase(
     server=cases.Server(cp_size=2, capture_num_tokens=(15,), context_length=64),
     batches=(cases.Batch(lengths=(5, 5, 5), prefixes=(0, 0, 0)),),
 )
+
+WITHOUT_CP = cases.ReplayCase(server=dataclasses.replace(REPLAY.server, cp_size=1), batches=REPLAY.batches)
 
 
 @pytest.fixture
@@ -73,7 +76,7 @@ def test_a_failure_that_is_gone_is_one_line(run, tmp_path):
 
 ERRORS = {
     "Breaks": "on breaks 2: no verdict, KeyError: 'rows' (adapter.py:17)",
-    "Leaves": "on leaves 2: no verdict, SystemExit: bye (adapter.py:27)",
+    "Leaves": "on leaves 2: no verdict, SystemExit: bye (adapter.py:29)",
     "Dies": "on adapter.py:Dies: the engine ended the worker process",
     "Without": "on without 2: without 2 cannot be asked select.fits-rows: no selector in this release",
     "Missing": "on adapter.py:Missing: 'adapter.py:Missing': no Missing in cpbcg_target_adapter, it has Fine, Wrong,",
@@ -130,13 +133,47 @@ FIXED {fixed} delay.chunk-counts on fine 2
 
 def test_the_others_are_asked_after_one_that_kills_its_process(run, tmp_path):
     folder = tmp_path / "failures"
-    for name in ("select.complete", "select.fits-rows", "select.minimal"):
-        saved(folder, SELECT, name)
+    saved(folder, REPLAY, "capacity.no-overflow")
     saved(folder, VOTES, "delay.chunk-counts")
+    for name in ("select.complete", "select.fits-rows"):
+        saved(folder, SELECT, name)
     _, out, _ = run("replay --all --target adapter.py:Dies")
-    assert re.sub(r" [0-9a-f]{8} ", " ", out).split("\n")[0] == "FIXED delay.chunk-counts on dies 2"
+    assert re.findall(r"^(\w+) [0-9a-f]{8} (\S+)", out, re.MULTILINE) == [
+        ("ERROR", "capacity.no-overflow"),
+        ("FIXED", "delay.chunk-counts"),
+        ("ERROR", "select.complete"),
+        ("ERROR", "select.fits-rows"),
+    ]
     assert out.count("the engine ended the worker process") == 3
     assert out.endswith("\n4 replayed: 1 FIXED, 3 ERROR, exit code 2\n")
+
+
+def test_verdicts_are_sorted_by_invariant_whatever_they_were_found_on(run, tmp_path):
+    for number, name in enumerate(("select.complete", "select.fits-rows", "select.minimal", "select.pure")):
+        saved(tmp_path / "failures", SELECT, name, target=("adapter.py:Fine", "reference")[number % 2])
+    _, out, _ = run("replay --all")
+    assert re.findall(r"(select\S+) on (\w+)", out) == [
+        ("select.complete", "fine"),
+        ("select.fits-rows", "reference"),
+        ("select.minimal", "fine"),
+        ("select.pure", "reference"),
+    ]
+
+
+TRIED = """
+with open("tried", "a") as tried:
+    tried.write("x")
+raise ImportError("no torch here")
+"""
+
+
+def test_a_target_that_cannot_be_obtained_is_tried_once(run, tmp_path):
+    (tmp_path / "tried.py").write_text(TRIED)
+    for name in ("select.complete", "select.fits-rows"):
+        saved(tmp_path / "failures", SELECT, name)
+    code, out, _ = run("replay --all --target tried.py:Engine")
+    assert (code, out.count("ImportError")) == (2, 2)
+    assert (tmp_path / "tried").read_text() == "x"
 
 
 def test_the_verdicts_as_json(run, four, tmp_path):
@@ -211,8 +248,10 @@ def test_bad_usage_is_one_sentence(run, line, sentence):
 
 
 def test_a_json_file_that_cannot_be_written_is_told_before_anything_is_asked(run, tmp_path):
-    saved(tmp_path / "failures")
+    (tmp_path / "tried.py").write_text(TRIED)
+    saved(tmp_path / "failures", target="tried.py:Engine")
     code, out, err = run(f"replay {ID} --json no/such/file")
+    assert not (tmp_path / "tried").exists()
     assert (code, out, err) == (2, "", "error: cannot write no/such/file: no permission, or no such folder\n")
 
 
@@ -237,7 +276,12 @@ def test_no_form_of_an_unreadable_file(run, four):
 
 def test_an_id_given_twice_is_replayed_once(run, tmp_path):
     saved(tmp_path / "failures")
-    assert run(f"replay {ID} {ID[:3]} failures/{ID}.json --target reference")[1].count("FIXED") == 1
+    assert (
+        run(f"replay {ID} {ID[:3]} failures/{ID}.json {tmp_path}/failures/{ID}.json --target reference")[1].count(
+            "FIXED"
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -246,6 +290,12 @@ def test_an_id_given_twice_is_replayed_once(run, tmp_path):
 )
 def test_a_failure_outranks_an_error(outcomes, code):
     assert exit_code([Replayed(id="1", outcome=one, message="x" * (one != "FIXED")) for one in outcomes]) == code
+
+
+@pytest.mark.parametrize("told", [{"outcome": "PASSED"}, {"outcome": "FAILED"}, {"outcome": "FIXED", "message": "x"}])
+def test_a_verdict_is_one_of_three_and_says_why(told):
+    with pytest.raises(AssertionError):
+        Replayed(id="1", **told)
 
 
 PLAIN, ALIGNED = Contract(), Contract(strategies=("zigzag", "interleave"), cp_sizes=(1, 2, 4), divides=2)
@@ -272,6 +322,7 @@ def test_every_case_that_a_check_asks_can_be_replayed(family, contract):
         (LAYOUT, Contract(divides=2), "it does not shard lengths [9, 9, 9] on 4 ranks"),
         (REPLAY, Contract(cp_sizes=(4, 8)), "it supports groups of 4, 8 ranks, not of 2"),
         (REPLAY, Contract(graph_strategies=("interleave",)), ""),
+        (WITHOUT_CP, Contract(strategies=("interleave",)), ""),
         (
             cases.CaptureCase(server=REPLAY.server),
             Contract(graph_strategies=("x", "y")),

@@ -72,7 +72,7 @@ def keep(report: Report, folder: Path, *, options: str = "") -> Report:
     found = {name: getattr(report, name) for name in ("target", "engine", "version", "profile", "seed")}
     results = []
     for result in report.results:
-        if result.outcome == "fail" and result.counterexample and not result.known:
+        if result.counterexample and not result.known:
             saved = save(result, folder, **found)
             result = dataclasses.replace(result, replay=f"cpbcg replay {saved.id}{options}")
         results.append(result)
