@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from cpbcg_ref.invariants.pictures import picture
 
 FIXED, FAILED, ERROR = "FIXED", "FAILED", "ERROR"
 Tell = Callable[[str], None]
+_obtained: dict[str, Any] = {}  # in a worker, by target: the engine, or why there is none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,18 +109,14 @@ def replay_one(one: Saved, *, target: str, allow_unpinned: bool, tell: Tell | No
 
 def obtained(target: str, allow_unpinned: bool, tell: Tell | None) -> Any:
     """The engine. A target that cannot be obtained is not tried again for every failure."""
-    found = engine_or_problem(target, allow_unpinned, tell)
-    if isinstance(found, CpbcgError):
-        raise found
-    return found
-
-
-@cache
-def engine_or_problem(target: str, allow_unpinned: bool, tell: Tell | None) -> Any:
-    try:
-        return resolve(target, allow_unpinned=allow_unpinned, progress=tell)
-    except CpbcgError as problem:
-        return problem
+    if target not in _obtained:
+        try:
+            _obtained[target] = resolve(target, allow_unpinned=allow_unpinned, progress=tell)
+        except CpbcgError as problem:
+            _obtained[target] = problem
+    if isinstance(_obtained[target], CpbcgError):
+        raise _obtained[target]
+    return _obtained[target]
 
 
 def never_asked(case: Any, contract: Contract) -> str:
