@@ -9,12 +9,16 @@ from cpbcg_ref.cases import (
     BadLayoutCase,
     Batch,
     CaptureCase,
+    DelayerConfig,
     LayoutCase,
+    PassesCase,
+    RankReport,
     ReplayCase,
     SelectCase,
     SelectPairCase,
     Server,
 )
+from cpbcg_ref.engines.reference import Reference
 from cpbcg_ref.invariants import REGISTRY
 
 
@@ -50,7 +54,9 @@ def replay(*batches, cp_size=4):
 
 
 SMALL = select(10, 4, b10=3, b16=8)
+UNKNOWN_ROWS = select(10, 4, b10=None, b16=8)
 BASE, FITTED, USELESS = SMALL, select(10, 4, b10=4, b16=8), select(10, 4, b10=3, b16=8, b21=8)
+SINGLE, BESIDE = batch(32), batch(24, 10)  # buckets 32 and 48
 FIT, EAGER, SHORT, UNKNOWN = batch(9, 9, 9), batch(8), batch(24, 3), batch(27, known=False)
 
 
@@ -66,6 +72,12 @@ FIT, EAGER, SHORT, UNKNOWN = batch(9, 9, 9), batch(8), batch(24, 3), batch(27, k
             "a length of even blocks",
             layout(9, 16),
             [layout(9, 15), layout(16, strategy="interleave"), layout(9, strategy="interleave")],
+        ),
+        (
+            "layout.conserves",
+            "a remainder above cp",
+            layout(8, 13),
+            [layout(8, 12), layout(16), layout(13, strategy="interleave")],
         ),
         ("layout.bad-input", "a length below cp", bad(9, 3), [bad(9, 0), bad(9, 4), bad(9)]),
         ("capacity.required", "remainders pile up", layout(9, 9, 9), [layout(8, 8), layout(27)]),
@@ -90,6 +102,17 @@ FIT, EAGER, SHORT, UNKNOWN = batch(9, 9, 9), batch(8), batch(24, 3), batch(27, k
             [SelectPairCase(base=BASE, more=FITTED), SelectPairCase(base=BASE, more=BASE)],
         ),
         (
+            "select.monotone",
+            "a capture between two selections",
+            SelectPairCase(base=UNKNOWN_ROWS, more=FITTED),
+            [
+                SelectPairCase(base=BASE, more=FITTED),
+                SelectPairCase(base=BASE, more=USELESS),
+                SelectPairCase(base=FITTED, more=select(10, 4, b10=4, b14=8, b16=8)),
+                SelectPairCase(base=FITTED, more=FITTED),
+            ],
+        ),
+        (
             "capacity.no-overflow",
             "the bucket that tokens alone pick would overflow",
             replay(FIT),
@@ -106,6 +129,19 @@ FIT, EAGER, SHORT, UNKNOWN = batch(9, 9, 9), batch(8), batch(24, 3), batch(27, k
             "a batch is replayed",
             replay(FIT, EAGER),
             [replay(EAGER), replay(SHORT), replay(FIT, cp_size=1)],
+        ),
+        (
+            "replay.admitted-implies-runs",
+            "a batch comes back after another bucket",
+            replay(FIT, EAGER, SINGLE, FIT),
+            [
+                replay(FIT, FIT, SINGLE),
+                replay(FIT, EAGER, FIT),
+                replay(FIT, BESIDE, FIT),
+                replay(FIT, SINGLE, BESIDE),
+                replay(EAGER, FIT, SINGLE, EAGER),
+                replay(FIT, SINGLE, FIT, cp_size=1),
+            ],
         ),
         ("replay.safe-fallback", "unknown lengths", replay(UNKNOWN), [replay(FIT)]),
         (
@@ -130,3 +166,46 @@ def test_an_interesting_case_is_told_from_its_neighbours(id, name, met, unmet):
 def test_a_bucket_fits_a_batch_by_the_specification(case, met):
     witness = REGISTRY["select.complete"].parts[1].witnesses["a bucket fits a batch"]
     assert witness(case, FAMILIES["replay"].ask(Toy(), case)) == met
+
+
+def passes(*statuses):
+    """One pass per word: who of two ranks is prefillable."""
+    who = {"all": (True, True), "mixed": (True, False), "none": (False, False)}
+    given = tuple(tuple(RankReport(prefillable=one) for one in who[status]) for status in statuses)
+    return PassesCase(config=DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests=8), passes=given)
+
+
+def alone(*, ratio=0.5, **report):
+    given = {"prefillable": True, "running_batch": 1, "max_prefill_bs": 1, **report}
+    config = DelayerConfig(dp_size=1, max_delay_passes=3, max_running_requests=8, queue_min_ratio=ratio)
+    return PassesCase(config=config, passes=((RankReport(**given),),))
+
+
+@pytest.mark.parametrize(
+    ("id", "name", "met", "unmet"),
+    [
+        (
+            "delay.bounded-passes",
+            "all three kinds of status",
+            passes("none", "all", "all", "mixed"),
+            [passes("none", "all"), passes("mixed", "all"), passes("none", "mixed")],
+        ),
+        (
+            "delay.justified",
+            "target truncated to 0",
+            alone(),
+            [
+                alone(ratio=1.0),
+                alone(ratio=None),
+                alone(running_batch=0),
+                alone(waiting_queue_len=1),
+                alone(max_prefill_bs=8),
+                alone(prefillable=False),
+            ],
+        ),
+    ],
+)
+def test_an_interesting_pass_is_told_from_its_neighbours(id, name, met, unmet):
+    witness = REGISTRY[id].parts[0].witnesses[name]
+    found = [witness(case, FAMILIES["passes"].ask(Reference(), case)) for case in (met, *unmet)]
+    assert found == [True] + [False] * len(unmet)

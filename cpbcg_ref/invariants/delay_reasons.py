@@ -20,8 +20,10 @@ def only_queue(step: Step, config: DelayerConfig) -> bool:
 
 
 def target_truncated_to_0(step: Step, config: DelayerConfig) -> bool:
+    """Not truncated it would be above the queue of 0, and nothing else could hold the pass."""
     product = table.max_running(step.reports) * (config.queue_min_ratio or 0)
-    return table.status(step.reports) == "all" and 0 < product < 1
+    empty = table.max_waiting(step.reports) == 0
+    return 0 < product < 1 and empty and all_with(step.reports, config, slot=False, queue=False)
 
 
 def may_wait(reports: Pass, config: DelayerConfig) -> bool:

@@ -102,10 +102,21 @@ def bound_0_or_1(case: PassesCase, seen: PassesSeen) -> bool:
     return case.config.max_delay_passes < 2
 
 
+def all_three_kinds_of_status(case: PassesCase, seen: PassesSeen) -> bool:
+    return {table.status(reports) for reports in case.passes} == {"all", "mixed", "none"}
+
+
 HELD_FOREVER = "32880 18309 vllm-project/tpu-inference#2577 TensorRT-LLM#17379"
 
 
-@invariant("delay.bounded-passes", slots_short_for_a_whole_bound, bound_0_or_1, family="passes", sources=HELD_FOREVER)
+@invariant(
+    "delay.bounded-passes",
+    slots_short_for_a_whole_bound,
+    bound_0_or_1,
+    all_three_kinds_of_status,
+    family="passes",
+    sources=HELD_FOREVER,
+)
 def allowed_within_bound(case: PassesCase, seen: PassesSeen, _: Any) -> Sentences:
     """A rank prefillable in max(1, max_delay_passes) consecutive passes is allowed at least once."""
     trace, bound = list(table.steps(case.passes, seen.passes)), bound_of(case.config)

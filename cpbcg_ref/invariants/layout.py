@@ -73,6 +73,13 @@ def remainders_pile_up(case: LayoutCase, seen: LayoutSeen) -> bool:
     return several > one
 
 
+@only_if(lambda contract: "zigzag" in contract.strategies and not contract.divides)
+def a_remainder_above_cp(case: LayoutCase, seen: LayoutSeen) -> bool:
+    """More than the early blocks can take one token each of."""
+    n = case.cp_size
+    return case.strategy == "zigzag" and any(length % (2 * n) > n for length in case.batch.lengths)
+
+
 def a_length_below_cp(case: BadLayoutCase, seen: BadLayoutSeen) -> bool:
     return 0 < min(case.lengths, default=0) < case.cp_size
 
@@ -111,7 +118,7 @@ def bijection(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     return misowned(seen.rows, case.batch.num_tokens)
 
 
-@layout("layout.conserves", several_requests, each=counted, sources="31833")
+@layout("layout.conserves", several_requests, a_remainder_above_cp, each=counted, sources="31833")
 def conserves(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Block sizes of a request sum to its length; per-rank rows sum to the tokens of the batch."""
     if (total := sum(seen.logical)) != case.batch.num_tokens:
@@ -193,7 +200,7 @@ def no_balance(contract: Contract) -> str:
     return "" if balanced else "the engine declares no balanced zigzag blocks"
 
 
-@layout("layout.balance", a_length_of_even_blocks, excluded=no_balance, sources="pytorch#189902")
+@layout("layout.balance", a_length_of_even_blocks, a_remainder_above_cp, excluded=no_balance, sources="pytorch#189902")
 def balance(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Zigzag: between ranks the rows of one request differ by at most 1, its causal work (sum over owned rows of
     visible keys) by at most (3n-2) floor(L/2n) + 2n + P, and by 0 when 2n divides L."""

@@ -78,14 +78,14 @@ def invariant(
     """Register a checker, which states its invariant in its docstring's first paragraph; or a further part of an id.
 
     A witness is called what its function or its keyword is. `each` and `some` make a judge and a witness of whole cases
-    out of functions of less, such as one pass. A bare number among the sources is an issue or pull request of SGLang.
+    out of functions of less, such as one pass; a witness with a keyword is one of whole cases already. A bare number
+    among the sources is an issue or pull request of SGLang.
     """
 
     def register(function: Function) -> Function:
         judge = each(function) if each else function
-        met = {witness.__name__: witness for witness in witnesses} | named
-        whole = {name: update_wrapper(some(witness), witness) if some else witness for name, witness in met.items()}
-        spoken = {name.replace("_", " "): witness for name, witness in whole.items()}
+        whole = [(one.__name__, update_wrapper(some(one), one) if some else one) for one in witnesses]
+        spoken = {name.replace("_", " "): witness for name, witness in (*whole, *named.items())}
 
         def check(case: Any, seen: Any, contract: Any) -> str | None:
             return next(iter(judge(case, seen, contract)), None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import combinations
 
 from cpbcg_ref.answers import Loaded, Raised, ReplaySeen
 from cpbcg_ref.cases import ReplayCase
@@ -20,6 +21,14 @@ def the_bucket_that_tokens_alone_pick_would_overflow(turn: Turn) -> bool:
 
 def a_batch_is_replayed(turn: Turn) -> bool:
     return turn.admitted is True
+
+
+def comes_back(case: ReplayCase, seen: ReplaySeen) -> bool:
+    """A batch is replayed, another bucket is, and it is replayed again: what the one left may reach the other."""
+    loaded = [got.loaded[0].bucket if isinstance(got.loaded[0], Loaded) else None for got in seen.batches]
+    twice = [pair for pair in combinations(range(len(loaded)), 2) if len({case.batches[i] for i in pair}) == 1]
+    buckets = [{*loaded[first : last + 1]} - {None} for first, last in twice if loaded[first] and loaded[last]]
+    return case.server.cp_size > 1 and any(len(one) > 1 for one in buckets)
 
 
 def unknown_lengths(turn: Turn) -> bool:
@@ -87,7 +96,13 @@ def collectives(turn: Turn) -> str:
     return "gathers its shards" if turn.active else "gathers nothing"
 
 
-@replay("replay.admitted-implies-runs", a_batch_is_replayed, an_inactive_batch, sources="33906 38603")
+@replay(
+    "replay.admitted-implies-runs",
+    a_batch_is_replayed,
+    an_inactive_batch,
+    a_batch_comes_back_after_another_bucket=comes_back,
+    sources="33906 38603",
+)
 def admitted_implies_runs(turn: Turn) -> Sentences:
     """What admission accepts, replay runs, with the same bucket; what it refuses is never replayed."""
     admits = f"rank {turn.rank} admits {number(turn.selected)}"

@@ -151,7 +151,20 @@ def a_change_cannot_matter(case: SelectPairCase, seen: SelectPairSeen) -> bool:
     return case.base != case.more and not matters(case)
 
 
-@invariant("select.monotone", a_change_matters, a_change_cannot_matter, family="select-pair", level=SHOULD)
+def a_capture_between_two_selections(case: SelectPairCase, seen: SelectPairSeen) -> bool:
+    """A bucket is captured after the first selection, and the second one has to choose it."""
+    before, after = dict(case.base.bucket_local_tokens), fitting(case.more)[:1]
+    return any(bucket not in before for bucket in after)
+
+
+@invariant(
+    "select.monotone",
+    a_change_matters,
+    a_change_cannot_matter,
+    a_capture_between_two_selections,
+    family="select-pair",
+    level=SHOULD,
+)
 def monotone(case: SelectPairCase, seen: SelectPairSeen, contract: Contract) -> Sentences:
     """More capacity never makes the choice worse; an irrelevant bucket changes nothing."""
     base, more = seen.base.answer, seen.more.answer

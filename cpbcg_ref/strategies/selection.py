@@ -97,13 +97,16 @@ def select_case(pick: Pick, contract: Contract, server: Server | None = None) ->
 
 
 def select_pair_case(pick: Pick, contract: Contract, server: Server | None = None) -> SelectPairCase:
-    """A selection, and the same with more rows for one bucket or with one bucket more that cannot matter."""
+    """A selection, and the same with more rows for one bucket, or one bucket more: one that cannot matter, or the one
+    that is right from then on."""
     base = select_case(pick.part(SELECT_BYTES), contract, server)
     ladder, rows = base.capture_num_tokens, dict(base.bucket_local_tokens)
     own, plenty, over = pick(ladder), 4 * base.num_tokens, max(2 * base.num_tokens, base.min_replay_bucket) + 1
     grown = (own, rows[own] + 8 if own in rows else base.required_local_tokens)
-    bucket, held = pick((grown, grown, grown, (base.num_tokens - 1, plenty), (over, plenty), (over - 1, None)))
-    if bucket < 1 or (bucket != own and bucket in ladder):
+    useless = ((base.num_tokens - 1, plenty), (over, plenty), (over - 1, None))
+    right = (base.num_tokens, max(rows.get(base.num_tokens, 0), base.required_local_tokens))
+    bucket, held = pick((grown, grown, grown, *useless, right))
+    if bucket < 1 or (bucket in ladder and bucket not in (own, right[0])):
         return SelectPairCase(base=base, more=base)
     table = sorted((rows if held is None else rows | {bucket: held}).items())
     more = replace(base, capture_num_tokens=tuple(sorted({*ladder, bucket})), bucket_local_tokens=tuple(table))
