@@ -106,6 +106,25 @@ def test_an_example_that_fails_no_more_is_forgotten():
     assert not stored(database)
 
 
+class Gone(InMemoryExampleDatabase):
+    """A server that went away."""
+
+    def fetch(self, key):
+        yield from {}[key]
+
+    def save(self, key, value):
+        {}[key].add(value)
+
+
+def test_when_the_database_is_lost_the_search_goes_on_and_says_so():
+    searcher = Searcher(checker=Checker(engine=AlwaysOne(), target="x", profile="dev"), database=Gone())
+    for shrink in (False, True):
+        done = searcher.do(Job(family="select", keys=(FITS,), seed=1, seconds=30, shrink=shrink))
+        assert done.lost.startswith("the database does not answer: KeyError: ")
+        assert done.parts[0].found
+        assert not done.parts[0].error
+
+
 def test_moving_an_example_stays_under_the_name():
     shared = InMemoryExampleDatabase()
     own, other = Under(shared, "own"), Under(shared, "other")

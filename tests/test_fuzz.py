@@ -6,10 +6,12 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from dataclasses import replace
 
+import fakeredis
 import pytest
 
 from cpbcg_ref import cases, cli
@@ -109,6 +111,16 @@ def test_a_second_campaign_starts_with_what_the_first_found(adapter):
     assert second.report().results[0].examples == 1
 
 
+def test_two_machines_share_a_campaign_through_a_server(adapter):
+    server = fakeredis.TcpFakeServer(("127.0.0.1", 0), server_type="redis")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    shared = {"database": f"redis://127.0.0.1:{server.server_address[1]}/0", "workers": 1}
+    stored = [searched(adapter("One"), KEY[0], seed=seed, **shared)[0].failures[KEY[0]].found.stored for seed in (1, 2)]
+    server.shutdown()
+    server.server_close()
+    assert stored == [False, True]
+
+
 @pytest.mark.parametrize("name", ["Slow", "Hangs"])
 def test_the_time_is_kept_however_slow_the_engine_is(adapter, name):
     campaign, told = searched(adapter(name), "select.pure", seconds=2.0, database="none")
@@ -188,7 +200,7 @@ def campaign(tmp_path):
 
 
 def ended(job, *parts):
-    return Ended(job, Round(job=job, asked=10, seconds=1.0, parts=parts))
+    return Ended(job, Round(job=job, lost="", asked=10, seconds=1.0, parts=parts))
 
 
 def fared(key=KEY, *, case=None, **how):
@@ -233,6 +245,14 @@ def test_what_could_not_be_shrunk_in_time_is_told_as_it_was_found(campaign):
     campaign.take(ended(job(), fared(case=CASE)))
     campaign.finish()
     assert [failure.found.case for failure in campaign.announced] == [CASE]
+
+
+def test_a_database_that_is_lost_is_told_once_and_ends_nothing(campaign):
+    for _ in range(2):
+        job = campaign.next_job()
+        campaign.take(Ended(job, Round(job=job, lost="it is gone", asked=10, seconds=1.0, parts=(fared(job.keys[0]),))))
+    assert campaign.announced == ["it is gone"]
+    assert campaign.report().of("error") == []
 
 
 def test_a_worker_that_dies_while_it_shrinks_loses_no_failure(campaign):

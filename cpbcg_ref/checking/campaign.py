@@ -64,6 +64,7 @@ class Campaign:
     failures: dict[str, Failure] = field(default_factory=dict)
     times: Counter[str] = field(default_factory=Counter)
     errors: dict[Key, list[str]] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
     interrupted: bool = False
 
     def __post_init__(self) -> None:
@@ -104,13 +105,13 @@ class Campaign:
 
     def take(self, ended: Ended) -> None:
         if ended.problem:
-            self.lost(ended.job, ended.problem)
+            self.unanswered(ended.job, ended.problem)
         else:
             self.count(ended.answer)
             for fared in ended.answer.parts:
                 self.note(fared, ended.job)
 
-    def lost(self, job: Job, problem: str) -> None:
+    def unanswered(self, job: Job, problem: str) -> None:
         """A job without an answer. Who is still busy when the time is up has done nothing wrong."""
         over = self.left <= 0
         self.tell(f"{job.family}: {'still busy with one case when the time was up' if over else problem}")
@@ -120,6 +121,9 @@ class Campaign:
                 self.publish(key, *self.unshrunk[key])
 
     def count(self, done: Round) -> None:
+        if done.lost and done.lost not in self.lost:
+            self.lost.add(done.lost)
+            self.tell(done.lost)
         self.asked += done.asked
         self.spent[done.job.family] += done.seconds
         self.done[done.job.family] += not done.job.shrink

@@ -5,7 +5,8 @@ Only `cpbcg fuzz` reads and writes it. A check never does: its verdict depends o
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,18 @@ from cpbcg_ref.errors import CpbcgError
 
 REDIS = ("redis", "rediss", "unix")
 ANSWER_WITHIN_S = 5
+
+
+class DatabaseLost(CpbcgError):
+    """The database was there and does not answer any more."""
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    try:
+        yield
+    except Exception as problem:  # a client has exceptions of its own
+        raise DatabaseLost(f"the database does not answer: {type(problem).__name__}: {problem}") from problem
 
 
 class Under(ExampleDatabase):
@@ -35,16 +48,20 @@ class Under(ExampleDatabase):
         self.shared, self.name = shared, f"cpbcg/{name}/".encode()
 
     def fetch(self, key: bytes) -> Iterable[bytes]:
-        return self.shared.fetch(self.name + key)
+        with answering():
+            return list(self.shared.fetch(self.name + key))
 
     def save(self, key: bytes, value: bytes) -> None:
-        self.shared.save(self.name + key, value)
+        with answering():
+            self.shared.save(self.name + key, value)
 
     def delete(self, key: bytes, value: bytes) -> None:
-        self.shared.delete(self.name + key, value)
+        with answering():
+            self.shared.delete(self.name + key, value)
 
     def move(self, src: bytes, dest: bytes, value: bytes) -> None:
-        self.shared.move(self.name + src, self.name + dest, value)
+        with answering():
+            self.shared.move(self.name + src, self.name + dest, value)
 
 
 def open_database(where: str | None = None, *, ci: Path | None = None) -> ExampleDatabase | None:

@@ -10,7 +10,7 @@ from hypothesis import Phase, reject
 from hypothesis.database import ExampleDatabase
 from hypothesis.errors import Flaky, Unsatisfiable
 
-from cpbcg_ref.checking.database import Under
+from cpbcg_ref.checking.database import DatabaseLost, Under
 from cpbcg_ref.checking.family import RECORDED_CASES, FamilyRun, PartRun, Violation
 from cpbcg_ref.checking.run import Checker
 from cpbcg_ref.invariants import REGISTRY
@@ -63,9 +63,10 @@ class Fared:
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What a job came to. asked: cases put to the engine, those of shrinking included."""
+    """What a job came to. asked: cases put to the engine, shrinking included. lost: how the database failed."""
 
     job: Job
+    lost: str
     asked: int
     seconds: float
     parts: tuple[Fared, ...]
@@ -77,6 +78,7 @@ class TimedRun(FamilyRun):
 
     until: float
     asked: int = RECORDED_CASES
+    lost: str = ""
 
     def ask(self, case: Any) -> Any:
         if time.monotonic() >= self.until:
@@ -107,7 +109,9 @@ class TimedRun(FamilyRun):
             run.error, run.violation = f"{DIFFERENTLY}: {run.violation}", None
         except (SkipTest, Unsatisfiable):
             pass  # nothing is stored, or the engine refused every case
-        except (Exception, SystemExit) as problem:  # of the checker, or of the database
+        except DatabaseLost as problem:
+            self.lost = str(problem)
+        except (Exception, SystemExit) as problem:  # of the checker
             run.error = f"{type(problem).__name__}: {problem}"
         return found_by(run, shrunk=shrunk, stored=Phase.reuse in also["phases"])
 
@@ -128,13 +132,13 @@ class Searcher:
         found = (self.shrink if job.shrink else self.sweep)(family, job, runs)
         asked, seconds = family.asked - RECORDED_CASES, time.monotonic() - began
         parts = tuple(fared(key, run, found.get(key)) for key, run in runs.items())
-        return Round(job=job, asked=asked, seconds=seconds, parts=parts)
+        return Round(job=job, lost=family.lost, asked=asked, seconds=seconds, parts=parts)
 
     def shrink(self, family: TimedRun, job: Job, runs: dict[Key, PartRun]) -> dict[Key, Found | None]:
         """What the sweep found under this seed must come up again; what fails on the way there is stored."""
         ((key, run),) = runs.items()
         found = family.alone(run, job.seed, phases=NEW, database=self.own(job.family, key))
-        if not found and not run.error and time.monotonic() < family.until:
+        if not (found or run.error or family.lost) and time.monotonic() < family.until:
             run.error = f"{DIFFERENTLY}: this time none failed"
         run.examples = 0  # they were counted in the sweep
         return {key: found}
@@ -143,7 +147,7 @@ class Searcher:
         """First what failed before, here or on another machine, then new cases for all the others at once."""
         found: dict[Key, Found | None] = {}
         for key, run in runs.items():
-            if database := self.own(job.family, key):
+            if not family.lost and (database := self.own(job.family, key)):
                 found[key] = family.alone(run, job.seed, phases=STORED, database=database)
         if wanting := [run for run in runs.values() if run.open]:
             family.also = {}
