@@ -20,10 +20,15 @@ from cpbcg_ref.errors import CpbcgError
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Entry point. Bad input is one sentence on stderr and exit code 2; CPBCG_DEBUG=1 adds the traceback."""
+    """Entry point."""
+    ending_well(cli, argv, prog_name="cpbcg")
+
+
+def ending_well(command: click.Command, argv: Sequence[str] | None, *, prog_name: str) -> NoReturn:
+    """Run a command. Bad input is one sentence on stderr and exit code 2; CPBCG_DEBUG=1 adds the traceback."""
     signal.signal(signal.SIGINT, interrupted)
     try:
-        sys.exit(cli.main(argv, prog_name="cpbcg", standalone_mode=False) or 0)
+        sys.exit(command.main(argv, prog_name=prog_name, standalone_mode=False) or 0)
     except click.Abort:
         click.echo("\ninterrupted", err=True)
         sys.exit(130)
