@@ -18,7 +18,7 @@ Mutant = tuple[str, str]  # function, the line as mutated
 def main() -> None:
     mutmut("export-cicd-stats")
     counts = json.loads(Path("mutants", "mutmut-cicd-stats.json").read_text())
-    alive = [(status, mutated(name)) for name, status in not_killed()]
+    alive = {mutated(name): status for name, status in not_killed()}
     print(f"{counts['killed']} of {counts['total']} mutants killed: {share(counts):.1f} %")
     sys.exit("\n".join(problems(counts, alive, LIST.read_text(encoding="utf-8"))) or None)
 
@@ -47,14 +47,11 @@ def listed(text: str) -> dict[Mutant, str]:
     return {(row["function"], row["line"].replace(r"\|", "|")): row["reason"] for row in ROW.finditer(text)}
 
 
-def problems(counts: dict[str, int], alive: list[tuple[str, Mutant]], text: str) -> list[str]:
-    reasons, survived = listed(text), [mutant for status, mutant in alive if status == "survived"]
+def problems(counts: dict[str, int], alive: dict[Mutant, str], text: str) -> list[str]:
+    reasons = listed(text)
     found = [f"less than {LEAST:.0f} % of the mutants are killed"] if share(counts) < LEAST else []
-    found += [f"{status}: {function}: {line}" for status, (function, line) in alive if status != "survived"]
-    found += [
-        f"not in {LIST.name}: {function}: {line}" for function, line in survived if (function, line) not in reasons
-    ]
-    return found + [f"in {LIST.name}, yet killed: {function}: {line}" for function, line in reasons.keys() - survived]
+    found += [f"{alive[one]}, not in {LIST.name}: {': '.join(one)}" for one in alive if one not in reasons]
+    return found + [f"in {LIST.name}, yet killed: {': '.join(one)}" for one in reasons if one not in alive]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 
 SURVIVOR = ("layout.Zigzag.loads", "count = [1] * blocks")
 ROW = "| `layout.Zigzag.loads` | `count = [1] * blocks` | The sum takes them off again. |\n"
-ALIVE = [("survived", SURVIVOR)]
+ALIVE = {SURVIVOR: "survived"}
 
 
 @pytest.mark.parametrize(
@@ -16,10 +16,10 @@ ALIVE = [("survived", SURVIVOR)]
     [
         (950, ALIVE, ROW, None),
         (949, ALIVE, ROW, "less than 95 % of the mutants are killed"),
-        (999, ALIVE, "", "not in mutation.md: layout.Zigzag.loads: count = [1] * blocks"),
-        (999, ALIVE, ROW.replace("The sum takes them off again.", ""), "not in mutation.md"),
-        (999, [], ROW, "in mutation.md, yet killed: layout.Zigzag.loads: count = [1] * blocks"),
-        (999, [*ALIVE, ("timeout", SURVIVOR)], ROW, "timeout: layout.Zigzag.loads: count = [1] * blocks"),
+        (999, ALIVE, "", "survived, not in mutation.md: layout.Zigzag.loads: count = [1] * blocks"),
+        (999, ALIVE, ROW.replace("The sum takes them off again.", ""), "survived, not in mutation.md"),
+        (999, {}, ROW, "in mutation.md, yet killed: layout.Zigzag.loads: count = [1] * blocks"),
+        (999, {SURVIVOR: "timeout"}, "", "timeout, not in mutation.md: layout.Zigzag.loads: count = [1] * blocks"),
     ],
 )
 def test_what_keeps_a_mutation_run_from_passing(killed, alive, text, problem):
