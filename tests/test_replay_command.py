@@ -50,6 +50,49 @@ def run(capsys, monkeypatch, tmp_path):
     signal.signal(signal.SIGINT, before)
 
 
+HELP = """\
+Usage: cpbcg replay [OPTIONS] [IDS]...
+
+  Ask the failures IDS again, on the target they were found on or on another: FIXED, FAILED or
+  ERROR.
+
+  `cpbcg check` saves what fails, a readable JSON file each. An id may be cut short, or be the
+  file itself.
+
+  cpbcg replay --list
+  cpbcg replay 3f9c2ab1
+  cpbcg replay 3f9 --target sglang@~/sglang     is it fixed on my branch?
+  cpbcg replay --all --target sglang==0.5.23    everything that is saved, on this release
+  cpbcg replay 3f9 --as example                 the line that pins it in a Hypothesis test
+  cpbcg replay 3f9 --as unittest > test_it.py   a test for the engine's own suite
+
+  Keep failures in your repository as a regression suite:
+
+  cpbcg check sglang@. --failures tests/failures
+  cpbcg replay --all --failures tests/failures --target sglang@.
+
+  Exit code, the first that applies: 1 one FAILED; 2 an ERROR (target or file cannot be had, the
+  engine cannot be asked, the adapter broke) or bad usage; 0 all are FIXED.
+
+Options:
+  --all                         Replay all that are saved: a regression run.
+  --list                        Show what is saved.
+  --target TARGET               Ask this one.  [default: the target of each failure]
+  --as [example|unittest|json]  Print the case instead of asking it.
+  --failures DIR                Folder of saved failures.  [default: per user]
+  --json FILE                   Write the result as JSON; "-" is stdout.
+  --allow-unpinned              Fetch a release without a known sha256.
+  -h, --help                    Show this message and exit.
+"""
+
+
+def test_the_help_says_how_failures_become_a_regression_suite(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit):
+        cli.main(["replay", "--help"])
+    assert capsys.readouterr() == (HELP, "")
+
+
 FAILED = f"""\
 FAILED {ID} select.fits-rows on wrong 2: bucket 27 for 24 tokens, 16 rows: too few rows: 8
     captured, 16 needed
@@ -292,7 +335,9 @@ def test_a_failure_outranks_an_error(outcomes, code):
     assert exit_code([Replayed(id="1", outcome=one, message="x" * (one != "FIXED")) for one in outcomes]) == code
 
 
-@pytest.mark.parametrize("told", [{"outcome": "PASSED"}, {"outcome": "FAILED"}, {"outcome": "FIXED", "message": "x"}])
+@pytest.mark.parametrize(
+    "told", [{"outcome": "PASSED", "message": "x"}, {"outcome": "FAILED"}, {"outcome": "FIXED", "message": "x"}]
+)
 def test_a_verdict_is_one_of_three_and_says_why(told):
     with pytest.raises(AssertionError):
         Replayed(id="1", **told)
