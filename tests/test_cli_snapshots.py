@@ -78,7 +78,7 @@ statistics (a second: how fast its cases were made, asked and judged, together w
      < 1 %      1  spare rows
      never      0  at most two rows
      100 %   3000  several requests
-  capacity.no-overflow: fail, 31 examples, 12 a second; first failure at example 31
+  capacity.no-overflow: fail, 1 example, 0.4 a second; first failure at example 1
       10 %      3  remainders pile up
 
 """
@@ -129,8 +129,9 @@ def test_statistics_have_a_section_per_invariant_that_was_asked():
     counts = {"a prefix": 190, "spare rows": 1, "at most two rows": 0, "several requests": 3000}
     told = {"examples": 3000, "searched": 2.5, "stopped": "3000 examples of the profile", "witnesses": counts}
     asked = dataclasses.replace(RESULTS[0], **told, shares={name: count / 3000 for name, count in counts.items()})
+    failed = dataclasses.replace(RESULTS[1], examples=1, stopped="first failure at example 1")
     file = io.StringIO()
-    show_statistics(made_report(results=(asked, RESULTS[1], RESULTS[-1])), Printer(file))
+    show_statistics(made_report(results=(asked, failed, RESULTS[-1])), Printer(file))
     assert file.getvalue() == STATISTICS
 
 

@@ -1,14 +1,15 @@
 """When a search ends and what it says about that; what its seconds are."""
 
-import time
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import strategies as st
 
 from cpbcg_ref.cases import VotesCase
+from cpbcg_ref.checking import family
 from cpbcg_ref.checking.family import FamilyRun, PartRun
-from cpbcg_ref.checking.run import Checker
+from cpbcg_ref.checking.run import Checker, why_stopped
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.engines.reference import Reference
 from cpbcg_ref.invariants.model import Part, not_excluded
@@ -89,28 +90,41 @@ def test_what_others_want_shows_a_part_no_further_case():
     assert beside.examples == alone.examples == MOST + 5
 
 
-def test_seconds_are_an_equal_share_of_the_searches_and_the_rate_is_not_multiplied_by_it():
+def test_seconds_are_an_equal_share_of_the_searches_and_the_rate_is_not_multiplied_by_it(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(family, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+
     def slow(case):
-        time.sleep(0.002)
+        now[0] += 1.0
 
     runs = [part(wrong=slow), part(), part(wrong=nth(5))]
-    began = time.perf_counter()
     search(*runs)
-    took = time.perf_counter() - began
-    assert runs[0].searched == runs[1].searched > MOST * 0.002
-    assert runs[0].searched <= took
-    assert sum(run.seconds for run in runs) == pytest.approx(runs[0].searched)
-    assert runs[2].searched < runs[0].searched / 2
-    assert runs[2].seconds < runs[0].seconds
+    assert [run.searched for run in runs] == [MOST, MOST, 5]
+    assert [run.seconds for run in runs] == pytest.approx([5 / 3 + 15 / 2, 5 / 3 + 15 / 2, 5 / 3])
 
 
 def test_a_result_tells_its_rate_its_shares_and_why_it_stopped():
     found = Checker(engine=Reference(), target="reference", profile="dev").check("select.complete")
     assert found.examples == 180  # of both of its parts
-    assert found.stopped == "120 examples of the profile; 60 examples of the profile"
+    assert found.stopped == "select: 120 examples of the profile; replay: 60 examples of the profile"
     assert found.examples_per_second == round(180 / found.searched, 1)
     fits, fits_a_batch = found.witnesses["a bucket fits"], found.witnesses["a bucket fits a batch"]
     assert found.shares == {"a bucket fits": round(fits / 120, 4), "a bucket fits a batch": round(fits_a_batch / 60, 4)}
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ([("a", "x")], "x"),
+        ([("a", "x"), ("a", "x")], "x"),
+        ([("a", "x"), ("b", "")], "x"),
+        ([("a", "x"), ("a", "y")], "a: x; a: y"),
+        ([("a", "x"), ("b", "y"), ("b", "y")], "a: x; b: y"),
+        ([("a", "")], ""),
+    ],
+)
+def test_parts_that_stopped_alike_say_so_once(parts, told):
+    assert why_stopped(parts) == told
 
 
 def test_a_known_failure_is_not_shrunk_and_any_other_is():

@@ -108,10 +108,18 @@ class Checker:
         told: dict[str, Any] = {field: round(number, 4) for field, number in numbers.items()}
         for field in ("witnesses", "shares"):
             told[field] = {name: count for one in results for name, count in getattr(one, field).items()}
-        told["stopped"] = "; ".join(dict.fromkeys(one.stopped for one in results if one.stopped))
+        families = [part.family for part in REGISTRY[invariant_id].parts]
+        told["stopped"] = why_stopped([(family, one.stopped) for family, one in zip(families, results, strict=True)])
         unasked = next((one.message for one in results if one.outcome == "skip"), "")
         message = worst.message or (unasked and f"asked in part only: {unasked}")
         return dataclasses.replace(worst, message=message, **told)
+
+
+def why_stopped(told: list[tuple[str, str]]) -> str:
+    """Of (family, reason) per part: by family where they do not all say the same."""
+    asked = [(family, reason) for family, reason in told if reason]
+    alike = len({reason for _, reason in asked}) == 1
+    return "; ".join(dict.fromkeys(reason if alike else f"{family}: {reason}" for family, reason in asked))
 
 
 def as_python(value: Any) -> str:

@@ -16,8 +16,9 @@ def show_statistics(report: Report, printer: Printer) -> None:
 
 
 def show_one(printer: Printer, result: Result) -> None:
-    rate = f"{result.examples} examples, {result.examples_per_second:.0f} a second"
-    printer.wrapped(f"{result.invariant}: {result.outcome}, {rate}; {result.stopped}", indent="  ")
+    number, rate = result.examples, result.examples_per_second
+    searched = f"{number} example{'' if number == 1 else 's'}, {rate:.{0 if rate >= 10 else 1}f} a second"
+    printer.wrapped(f"{result.invariant}: {result.outcome}, {searched}; {result.stopped}", indent="  ")
     for name, count in result.witnesses.items():
         printer.say(f"    {share(result.shares.get(name, 0.0)):>6}  {count:>5}  {name}")
 
