@@ -46,6 +46,9 @@ class Without(Fine):
 class Small(Wrong):
     contract = Contract(cp_sizes=(1, 2))
 
+class Old(Wrong):
+    contract, unavailable = Contract(graph_strategies=()), {"replay": "no CP graphs"}
+
 class Starts(Fine):
     name, roots = "starts", (__file__,)
     def start(self, server):

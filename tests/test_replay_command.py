@@ -101,7 +101,6 @@ FAILED {ID} select.fits-rows on wrong 2: bucket 27 for 24 tokens, 16 rows: too f
     bucket  captured rows  by the specification
     27      8              too few rows: 8 captured, 16 needed
     48      24             chosen
-
 """
 
 
@@ -148,6 +147,12 @@ def test_a_case_that_no_check_would_ask_of_this_engine_is_an_error(run, tmp_path
     assert run(f"replay {one.id}") == (2, f"ERROR {one.id} layout.bijection on wrong 2: {message}\n", "")
 
 
+def test_what_an_engine_lacks_is_said_before_what_it_would_not_be_asked(run, tmp_path):
+    one = saved(tmp_path / "failures", cases.CaptureCase(server=REPLAY.server), "capture.legal")
+    _, out, _ = run(f"replay {one.id} --target adapter.py:Old")
+    assert out == f"ERROR {one.id} capture.legal on wrong 2: wrong 2 cannot be asked capture.legal: no CP graphs\n"
+
+
 @pytest.fixture
 def four(tmp_path):
     """The ids of a FAILED, a FIXED, one whose target dies and one that is no saved failure."""
@@ -166,7 +171,8 @@ def test_all_is_a_regression_run_with_a_summary(run, four):
 ERROR {broken}: failures/{broken}.json is no saved failure: the document: Object missing required
     field `id`
 FIXED {fixed} delay.chunk-counts on fine 2
-{FAILED}ERROR {dies} select.minimal on adapter.py:Dies: the engine ended the worker process
+{FAILED}
+ERROR {dies} select.minimal on adapter.py:Dies: the engine ended the worker process
 
 4 replayed: 1 FIXED, 1 FAILED, 2 ERROR, exit code 1
 """,
@@ -363,15 +369,15 @@ def test_every_case_that_a_check_asks_can_be_replayed(family, contract):
     ("case", "contract", "reason"),
     [
         (LAYOUT, Contract(cp_sizes=(1, 2)), "it supports groups of 1, 2 ranks, not of 4"),
-        (LAYOUT, Contract(strategies=("interleave",)), "it knows interleave here, not zigzag"),
+        (LAYOUT, Contract(strategies=("interleave",)), "it has no layout zigzag"),
         (LAYOUT, Contract(divides=2), "it does not shard lengths [9, 9, 9] on 4 ranks"),
         (REPLAY, Contract(cp_sizes=(4, 8)), "it supports groups of 4, 8 ranks, not of 2"),
         (REPLAY, Contract(graph_strategies=("interleave",)), ""),
         (WITHOUT_CP, Contract(strategies=("interleave",)), ""),
         (
             cases.CaptureCase(server=REPLAY.server),
-            Contract(graph_strategies=("x", "y")),
-            "it knows x and y here, not zig",
+            Contract(graph_strategies=("x",)),
+            "it captures no graphs for zigzag",
         ),
         (
             cases.BadLayoutCase(cp_size=2, lengths=(1,)),

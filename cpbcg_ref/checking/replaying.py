@@ -11,7 +11,7 @@ from typing import Any
 
 from cpbcg_ref.cases import BadLayoutCase, CaptureCase, LayoutCase, ReplayCase
 from cpbcg_ref.checking.saved import Saved, read
-from cpbcg_ref.checking.single import judge_case
+from cpbcg_ref.checking.single import askable, judge_case
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.engines.targets import resolve
 from cpbcg_ref.errors import CpbcgError, InvalidInput
@@ -92,6 +92,7 @@ def replay_one(one: Saved, *, target: str, allow_unpinned: bool, tell: Tell | No
     try:
         engine = obtained(target, allow_unpinned, tell)
         answer = partial(answer, engine=engine.name, version=engine.version)
+        askable(engine, one.invariant, one.case)  # raises
         if reason := never_asked(one.case, engine.contract):
             raise CpbcgError(f"no check asks it this case: {reason}")
         judged = judge_case(engine, one.invariant, one.case)
@@ -124,11 +125,12 @@ def never_asked(case: Any, contract: Contract) -> str:
     group = case.server if isinstance(case, (ReplayCase, CaptureCase)) else case
     if not isinstance(case, (ReplayCase, CaptureCase, LayoutCase, BadLayoutCase)):
         return ""
-    known = contract.graph_strategies if isinstance(case, CaptureCase) else contract.strategies
     if group.cp_size not in contract.cp_sizes:
         return f"it supports groups of {', '.join(map(str, contract.cp_sizes))} ranks, not of {group.cp_size}"
-    if group.cp_size > 1 and group.strategy not in known:
-        return f"it knows {' and '.join(known)} here, not {group.strategy}"
+    if group.cp_size > 1 and group.strategy not in contract.strategies:
+        return f"it has no layout {group.strategy}"
+    if group.cp_size > 1 and isinstance(case, CaptureCase) and group.strategy not in contract.graph_strategies:
+        return f"it captures no graphs for {group.strategy}"
     if isinstance(case, LayoutCase) and not shards(case.batch.lengths, case.cp_size, case.strategy, contract):
         return f"it does not shard lengths {list(case.batch.lengths)} on {case.cp_size} ranks"
     return ""

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ def replays_document(replayed: Sequence[Replayed]) -> dict[str, Any]:
 
 def show_replays(told: Mapping[str, Any], printer: Printer) -> None:
     """A line per failure, a picture where it fails still; for several a summary, which comes last."""
-    for one in told["replays"]:
+    for before, one in pairwise([{"picture": ""}, *told["replays"]]):
+        if before["picture"]:
+            printer.say()
         show_replay(one, printer)
     if len(told["replays"]) > 1:
         *outcomes, (_, code) = told["summary"].items()
@@ -50,7 +53,7 @@ def show_replay(one: Mapping[str, Any], printer: Printer) -> None:
         return
     printer.finding(one["outcome"], who, one["message"], style=style)
     if one["picture"]:
-        printer.say("\n" + textwrap.indent(one["picture"], "    ") + "\n")
+        printer.say("\n" + textwrap.indent(one["picture"], "    "))
 
 
 def saved_document(folder: Path, found: Sequence[Saved], broken: Sequence[Replayed]) -> dict[str, Any]:
