@@ -19,7 +19,7 @@ from cpbcg_ref.asking import ask_select
 from cpbcg_ref.checking import saved
 from cpbcg_ref.checking.campaign import GIVE_UP_AFTER, Campaign
 from cpbcg_ref.checking.fuzzing import GRACE_S, fuzz
-from cpbcg_ref.checking.rounds import Fared, Found, Job, Round
+from cpbcg_ref.checking.rounds import DIFFERENTLY, Fared, Found, Job, Round, Searcher
 from cpbcg_ref.checking.run import Checker
 from cpbcg_ref.checking.workers import Ended
 from cpbcg_ref.commands.fuzz import duration
@@ -134,7 +134,7 @@ def test_the_time_is_kept_however_slow_the_engine_is(adapter, name):
 def test_a_death_is_told_with_its_family_and_the_rest_goes_on(adapter):
     campaign, told = searched(adapter("Dies"), "select.pure", "delay.recent-size", seconds=3.0, database="none")
     died = "the engine's code ended the worker process (exit code 7)"
-    assert told == [f"select: {died}"] * GIVE_UP_AFTER
+    assert set(told) == {f"select: {died}"}
     pure, recent = campaign.report().results
     assert (pure.outcome, pure.message) == ("error", f"{died}, in select")
     assert (recent.outcome, recent.examples > 0, campaign.exit_code) == ("pass", True, 2)
@@ -224,6 +224,24 @@ def test_a_failure_is_shrunk_first_and_told_then(campaign):
     assert not any(KEY in campaign.next_job().keys for _ in range(5))
 
 
+def test_a_part_whose_workers_die_is_given_up(campaign):
+    for _ in range(GIVE_UP_AFTER):
+        assert campaign.open(KEY)
+        campaign.take(Ended(job(), problem="it died"))
+    assert not campaign.open(KEY)
+    assert {campaign.next_job().family for _ in range(4)} == {"select", "attempts"}
+    assert all(KEY not in campaign.next_job().keys for _ in range(4))
+
+
+def test_only_who_was_still_busy_at_the_end_is_excused(campaign):
+    campaign.seconds = 0.0
+    campaign.take(Ended(job(), problem="it does not come back", hung=True))
+    assert campaign.errors == {}
+    campaign.take(Ended(job(), problem="it died"))
+    assert campaign.announced == ["select: still busy with one case when the time was up", "select: it died"]
+    assert campaign.errors == {KEY: ["it died, in select"]}
+
+
 def test_what_fails_again_is_counted_and_not_told_again(campaign):
     campaign.take(ended(job(), fared(case=CASE)))
     campaign.take(ended(job(), fared(case=CASE)))
@@ -269,6 +287,19 @@ def test_a_failure_that_does_not_come_back_is_an_error(campaign):
     campaign.take(ended(campaign.next_job(), differently))
     campaign.finish()
     assert (campaign.announced, campaign.report().results[0].outcome) == ([], "error")
+
+
+def test_a_failure_that_its_seed_does_not_bring_back_is_an_error():
+    answers = [1] * 5
+
+    class Fickle(Reference):
+        def select_replay_bucket(self, **asked):
+            return answers.pop() if answers else super().select_replay_bucket(**asked)
+
+    searcher = Searcher(checker=Checker(engine=Fickle(), target="x", profile="dev"), database=None)
+    assert searcher.do(replace(job(), seconds=30)).parts[0].found
+    (again,) = searcher.do(replace(job(shrink=True), seconds=30)).parts
+    assert (again.found, again.error) == (None, f"{DIFFERENTLY}: this time none failed")
 
 
 def test_a_folder_that_cannot_be_written_spoils_no_verdict(campaign, tmp_path):

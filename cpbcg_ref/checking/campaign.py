@@ -105,18 +105,18 @@ class Campaign:
 
     def take(self, ended: Ended) -> None:
         if ended.problem:
-            self.unanswered(ended.job, ended.problem)
+            self.unanswered(ended)
         else:
             self.count(ended.answer)
             for fared in ended.answer.parts:
                 self.note(fared, ended.job)
 
-    def unanswered(self, job: Job, problem: str) -> None:
-        """A job without an answer. Who is still busy when the time is up has done nothing wrong."""
-        over = self.left <= 0
-        self.tell(f"{job.family}: {'still busy with one case when the time was up' if over else problem}")
-        for key in () if over else job.keys:
-            self.errors.setdefault(key, []).append(f"{problem}, in {job.family}")
+    def unanswered(self, ended: Ended) -> None:
+        """Who is still busy when the time is up has done nothing wrong."""
+        job, busy = ended.job, ended.hung and self.left <= 0
+        self.tell(f"{job.family}: {'still busy with one case when the time was up' if busy else ended.problem}")
+        for key in () if busy else job.keys:
+            self.errors.setdefault(key, []).append(f"{ended.problem}, in {job.family}")
             if job.shrink:
                 self.publish(key, *self.unshrunk[key])
 

@@ -16,11 +16,12 @@ Maker = Callable[..., Callable[[Any], Any]]  # makes, in the worker, the functio
 
 @dataclass(frozen=True)
 class Ended:
-    """What a job came to: its answer, or why there is none."""
+    """What a job came to: its answer, or why there is none. hung: its process was ended for taking too long."""
 
     job: Any
     answer: Any = None
     problem: str = ""
+    hung: bool = False
 
 
 class Worker:
@@ -97,7 +98,9 @@ class Team:
             elif time.monotonic() > worker.until:
                 job = worker.job
                 self.replace(worker)
-                yield Ended(job, problem="the engine did not come back from one case, so its process was ended")
+                yield Ended(
+                    job, problem="the engine did not come back from one case, so its process was ended", hung=True
+                )
 
     def replace(self, worker: Worker) -> None:
         worker.kill()
