@@ -433,11 +433,11 @@ def test_by_default_failures_go_to_the_users_state_folder_and_nowhere_else(tmp_p
     work.mkdir()
     environment = os.environ | {"CPBCG_STATE": str(tmp_path / "state"), "COLUMNS": "100"}
 
-    def command(*words):
+    def command(*words, folder=tmp_path):
         line = [sys.executable, "-m", "cpbcg_ref.cli", *words]
-        return subprocess.run(line, cwd=work, env=environment, capture_output=True, text=True)
+        return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True)
 
-    ended = command("check", "../adapter.py:Wrong", "--select", "select.fits-rows", "--profile", "dev")
+    ended = command("check", "../adapter.py:Wrong", "--select", "select.fits-rows", "--profile", "dev", folder=work)
     assert ended.returncode == 1, ended.stderr
     saying = re.search(r"cpbcg (replay [0-9a-f]{8}) \[--target TARGET\]\n", ended.stdout)[1].split()
     assert [path.stem for path in (tmp_path / "state" / "failures").iterdir()] == saying[1:]

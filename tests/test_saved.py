@@ -121,6 +121,29 @@ def test_the_folder_is_the_users_unless_the_environment_names_another(monkeypatc
     assert failures_folder() == tmp_path / "state" / "cpbcg" / "failures"
 
 
+@pytest.mark.parametrize(
+    ("typed", "anywhere"),
+    [
+        ("sglang@../tree", "sglang@{above}/tree"),
+        ("sglang@~/tree", "sglang@{home}/tree"),
+        ("own/adapter.py:Engine", "{here}/own/adapter.py:Engine"),
+        ("sglang==0.5.18", "sglang==0.5.18"),
+        ("reference:hardened", "reference:hardened"),
+        ("package.module:Engine", "package.module:Engine"),
+        ("other@x", "other@x"),
+    ],
+)
+def test_a_path_means_the_same_from_every_folder_unless_the_file_lies_in_a_repository(
+    tmp_path, monkeypatch, typed, anywhere
+):
+    monkeypatch.setenv("CPBCG_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    full = anywhere.format(here=tmp_path, above=tmp_path.parent, home=tmp_path / "home")
+    assert saved(failures_folder(), target=typed).target == full
+    assert saved(tmp_path / "repository", target=typed).target == typed
+
+
 def test_a_check_keeps_unexpected_failures_only(tmp_path):
     report = keep(made_report(), tmp_path, options=" --failures here")
     names = [path.stem for path in files(tmp_path)]

@@ -24,6 +24,7 @@ import platformdirs
 from cpbcg_ref.asking import FAMILIES
 from cpbcg_ref.checking.results import Report, Result
 from cpbcg_ref.checking.run import as_python
+from cpbcg_ref.engines.targets import anywhere
 from cpbcg_ref.errors import InvalidInput
 from cpbcg_ref.invariants import REGISTRY
 
@@ -32,7 +33,8 @@ from cpbcg_ref.invariants import REGISTRY
 class Saved:
     """One failure: a case by which an engine violated an invariant, and where that was seen last.
 
-    target: as it was typed. python: rebuilds the case. saved: when, in UTC.
+    target: as it was typed, a path in full unless the folder is the caller's own. python: rebuilds the case. saved:
+    when, in UTC.
     """
 
     id: str
@@ -88,6 +90,8 @@ def save(result: Result, folder: Path, **found: Any) -> Saved:
     case, now = rebuilt(result.counterexample.case, result.invariant), datetime.now(UTC).isoformat(timespec="seconds")
     told = {name: getattr(result, name) for name in ("invariant", "level", "message")}
     name = id_of(result.invariant, case)
+    if folder == failures_folder():  # else the file may lie in a repository, and so may what it names
+        found["target"] = anywhere(found["target"])
     saved = Saved(id=name, case=case, python=as_python(case), saved=now, **told, **found)
     folder.mkdir(parents=True, exist_ok=True)
     whole = folder / f".{name}-{os.getpid()}"  # a reader never meets half a file

@@ -136,6 +136,15 @@ def absolute(path: str) -> Path:
     return Path(os.path.abspath(os.path.expanduser(path)))
 
 
+def anywhere(target: str) -> str:
+    """The same target from every working directory: a path in full."""
+    name, at, folder = target.partition("@")
+    if at and name in ENGINES:
+        return f"{name}@{absolute(folder)}"
+    where, _, symbol = target.rpartition(":")
+    return f"{absolute(where)}:{symbol}" if where.endswith(".py") else target
+
+
 def tree_version(name: str, root: Path) -> str:
     """Read, never executed: _version.py, version.py, or the metadata that a wheel leaves beside the package."""
     package = root / ENGINES[name].package
