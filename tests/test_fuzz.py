@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from cpbcg_ref.checking.run import Checker
 from cpbcg_ref.checking.workers import Ended
 from cpbcg_ref.commands.fuzz import duration
 from cpbcg_ref.engines.reference import Reference
+from cpbcg_ref.report import fuzzing
 from cpbcg_ref.report.fuzzing import state
 
 COMMAND = [sys.executable, "-m", "cpbcg_ref.cli", "fuzz"]
@@ -94,6 +96,38 @@ def test_a_wrong_engine_is_found_saved_and_can_be_replayed(run, adapter, tmp_pat
     assert f"\n    {found['replay']}\n" in out
     assert run(*found["replay"].split()[1:])[0] == 1
     assert run(*found["replay"].split()[1:], "--target", "reference")[0] == 0
+
+
+def test_a_campaign_as_json(run, adapter):
+    args = ("--select", "select.fits-tokens,select.pure", "--max-time", "2", "--seed", 3, "--json", "-")
+    code, out, _ = run("fuzz", adapter("One"), *args, "--no-save")
+    told = json.loads(out)
+    assert told["target"] == {"engine": "one", "version": "0.1.0"}
+    assert (
+        (told["exit_code"], told["seed"], told["interrupted"], told["errors"])
+        == (code, 3, False, {})
+        == (1, 3, False, {})
+    )
+    assert 2.0 <= told["seconds"] < 2.0 + GRACE_S + 1.5
+    assert told["examples"] >= told["rounds"] >= 1
+    (found,) = told["found"]
+    assert (found["invariant"], found["outcome"], found["saved"], found["replay"]) == (
+        "select.fits-tokens",
+        "fail",
+        "",
+        "",
+    )
+    assert found["times"] >= 1
+    assert set(told["witnesses"]) == {"select.fits-tokens", "select.pure"}
+    assert all(count > 0 for count in told["witnesses"]["select.pure"].values())
+
+
+def test_without_a_terminal_the_state_is_told_now_and_then(run, adapter, monkeypatch):
+    monkeypatch.setattr(fuzzing, "TELL_EVERY_S", 0.7)
+    _, _, err = run("fuzz", adapter("Slow"), "--select", "select.pure", "--max-time", "3", "--database", "none")
+    lines = err.splitlines()
+    assert 1 <= len(lines) <= 4
+    assert all(re.match(r"0:0[0-2] left, \d+ examples \(\d+ a second\), ", line) for line in lines)
 
 
 def test_the_command_that_reproduces_a_failure_does(run, adapter):
