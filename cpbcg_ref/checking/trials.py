@@ -119,7 +119,8 @@ def grouped(keys: Iterable[str]) -> list[tuple[str, ...]]:
 
 def flags(key: str, seed: int) -> dict[str, str]:
     """What flags a right variant: every MUST id that is neither passed nor excluded, and why."""
-    checker = Checker(engine=VARIANTS[key].engine, target=f"variant:{key}", profile=VARIANT_PROFILE, seed=seed)
+    how: dict[str, Any] = {"engine": VARIANTS[key].engine, "target": f"variant:{key}", "profile": VARIANT_PROFILE}
+    checker = Checker(seed=seed, recorded=0, **how)
     for family in FAMILIES:
         checker.sweep(family, MUSTS)
     results = map(checker.result, MUSTS)

@@ -17,6 +17,10 @@ from cpbcg_ref.report.terminal import COLOURS, Printer
 RATIO = (1.2, 2.0)  # how much larger than the smallest a shrunk case may be: at the median, and ever
 
 WIDTH = 130  # columns of a file
+FAULT = ("fault", "invariant", "caught", "examples", "seconds", "shrunk", "source")
+DIFFERENT, VARIANT = "\ndifferent and right:", ("variant", "flagged by")
+BLIND = "\nexamples until a selector that is blind to rows overflows a bucket:"
+GENERATOR = ("generator", "cp", "ladder", "median", "maximum", "seeds")
 FORMS = (("examples", "g"), ("seconds", ".2f"))
 
 
@@ -95,17 +99,15 @@ def show(told: Mapping[str, Any], printer: Printer) -> None:
     """A row per fault and id, the variants, the generators; what is wrong, and the summary, come last."""
     if not printer.fancy:
         printer.console.width = WIDTH
-    headers = ("fault", "invariant", "caught", "examples", "seconds", "shrunk", "source")
-    printer.table(headers, [row for one in told["faults"] for row in rows(one, told["trials"][one["key"]])])
-    if told["variants"]:
-        printer.say()
-        flagged = [(one["key"], ", ".join(one["flagged"]) or "no") for one in told["variants"]]
-        printer.table(("different and right", "flagged"), flagged)
-    if told["generators"]:
-        printer.say("\nexamples until a selector that is blind to rows overflows a bucket:")
-        printer.table(
-            ("generator", "cp", "ladder", "median", "maximum", "seeds"), list(map(compared, told["generators"]))
-        )
+    tables = [
+        ("", FAULT, [row for one in told["faults"] for row in rows(one, told["trials"][one["key"]])]),
+        (DIFFERENT, VARIANT, [(one["key"], ", ".join(one["flagged"]) or "nothing") for one in told["variants"]]),
+        (BLIND, GENERATOR, [compared(one) for one in told["generators"]]),
+    ]
+    for title, headers, lines in tables:
+        if lines:
+            printer.say(title)
+            printer.table(headers, lines)
     for sentence in wrongs(told):
         printer.say()
         printer.wrapped(sentence, style=COLOURS["fail"])
@@ -136,10 +138,11 @@ def compared(one: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def wrongs(told: Mapping[str, Any]) -> list[str]:
     """What makes the exit code other than 0, a sentence each."""
-    said = []
+    said, caught = [], {one["key"]: one["caught"] for one in told["faults"]}
     for key, names in told["summary"]["missed"].items():
         error = next((trial["error"] for trial in told["trials"][key] if trial["error"]), "")
-        said.append(f"NOT CAUGHT {key}: not in every trial by {', '.join(names)}{error and f': {error}'}")
+        word = "TOO MUCH CLAIMED" if caught[key] else "NOT CAUGHT"
+        said.append(f"{word} {key}: not in every trial by {', '.join(names)}{error and f': {error}'}")
     for key, reasons in told["flags"].items():
         said += [f"FLAGGED {key}: {name} {reason}" for name, reason in reasons.items()]
     alarms = [(one["engine"], alarm) for one in told["control"] for alarm in one["alarms"]]
