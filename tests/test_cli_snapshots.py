@@ -237,6 +237,8 @@ Commands:
   check       Check an engine and say what it breaks.
   engines     List engines, releases and what is cached.
   explain     Work out one batch on one server.
+  faults      Does the suite catch engines that are wrong on purpose?
+  fuzz        Search an engine until the time is up.
   invariants  Describe the invariants.
   replay      Ask saved failures again: FIXED or FAILED.
   smoke       Tell a broken adapter from a wrong engine.
