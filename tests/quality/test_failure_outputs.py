@@ -231,3 +231,25 @@ def test_what_ends_a_check_is_said_on_stderr(problem, text, monkeypatch, capsys)
 
     monkeypatch.setattr(session, "check", check)
     assert ended(capsys, "check") == (2, "", text)
+
+
+ADAPTER = """\
+from cpbcg_ref.engines.reference import Reference
+
+
+class Broken(Reference):
+    def select_replay_bucket(self, **asked):
+        return {}["bucket"]
+"""
+SMOKE = """\
+ok           capacity
+broken       selection    calling it or reading its answer raised KeyError: 'bucket' (broken.py:6)
+ok           replay
+"""
+
+
+def test_smoke_says_where_an_adapter_breaks(capsys, tmp_path):
+    (tmp_path / "broken.py").write_text(ADAPTER)
+    code, out, err = ended(capsys, "smoke", f"{tmp_path / 'broken.py'}:Broken")
+    assert (code, err) == (2, "")
+    assert SMOKE in out
