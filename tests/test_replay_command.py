@@ -317,6 +317,33 @@ def test_the_file_is_printed_as_it_is(run, tmp_path):
     assert run(f"replay {ID} --as json") == (0, (tmp_path / "failures" / f"{ID}.json").read_text(), "")
 
 
+def test_a_test_for_the_engines_own_suite_is_printed_whole(run, tmp_path):
+    unittests = pytest.importorskip("cpbcg_ref.engines.unittests")
+    one = saved(tmp_path / "failures", REPLAY, "capacity.no-overflow")
+    told = {"invariant": one.invariant, "case": REPLAY, "message": one.message}
+    code, out, err = run(f"replay {one.id} --as unittest --target sglang==0.5.18")
+    assert (code, out, err) == (0, unittests.unittest_for(engine="sglang", **told), "")
+    code, out, err = run(f"replay {one.id} --as unittest")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: no unittest")
+
+
+def test_tests_are_printed_one_at_a_time(run, four):
+    code, out, err = run("replay --all --as unittest")
+    assert (code, out) == (2, "")
+    assert "--as unittest writes a whole file: name one failure" in err
+
+
+def test_a_reader_that_stops_reading_is_no_error(tmp_path):
+    long = cases.VotesCase(mid_chunk=(False,) * 20_000, waiting=(1,) * 20_000)  # more than a pipe holds
+    one = saved(tmp_path, long, "delay.chunk-counts")
+    line = (
+        f"{sys.executable} -m cpbcg_ref.cli replay {tmp_path}/{one.id}.json --as json | true; echo ${{PIPESTATUS[0]}}"
+    )
+    ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    assert (ended.stdout, ended.stderr) == ("0\n", "")
+
+
 def test_no_form_of_an_unreadable_file(run, four):
     code, out, err = run(f"replay {four[3]} --as example")
     assert (code, out) == (2, "")

@@ -82,17 +82,24 @@ def ask_again(paths: Sequence[Path], *, json_file: str | None, **how: Any) -> in
 
 
 def print_cases(paths: Sequence[Path], form: str, target: str | None) -> int:
-    from cpbcg_ref.checking.saved import read
+    from cpbcg_ref.report import files
 
     if form == "unittest" and len(paths) > 1:
         raise click.UsageError("--as unittest writes a whole file: name one failure")
-    for path in paths:
-        failure = read(path)
-        if form == "unittest":
-            from cpbcg_ref.engines.unittests import unittest_for
-
-            told = {"invariant": failure.invariant, "case": failure.case, "message": failure.message}
-            click.echo(unittest_for(engine=re.split("==|@", target or failure.engine)[0], **told), nl=False)
-        else:
-            click.echo(f"@example(case={failure.python})" if form == "example" else path.read_text("utf-8").rstrip())
+    with files.stdout() as stream:
+        for path in paths:
+            stream.write(printed(path, form, target).rstrip() + "\n")
     return 0
+
+
+def printed(path: Path, form: str, target: str | None) -> str:
+    """One case as a line, a test or the file; the test is for the engine that `target` names."""
+    from cpbcg_ref.checking.saved import read
+
+    failure = read(path)
+    if form == "unittest":
+        from cpbcg_ref.engines.unittests import unittest_for
+
+        told = {"invariant": failure.invariant, "case": failure.case, "message": failure.message}
+        return unittest_for(engine=re.split("==|@", target or failure.engine)[0], **told)
+    return f"@example(case={failure.python})" if form == "example" else path.read_text("utf-8")
