@@ -1,0 +1,107 @@
+"""What the templates of unittests are filled with: for each kind of case the numbers of that case, as plain values."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from cpbcg_ref import cases
+from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.oracles import buckets, passes, tokens
+
+NAMES = {"prefillable": "local_prefillable"}  # what the engine calls a field of a report
+
+
+@dataclass(frozen=True)
+class Source:
+    """A piece of source text that stands for a value."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def of_passes(case: cases.PassesCase) -> dict[str, Any]:
+    return {"config": case.config, "passes": [reports(one) for one in case.passes]}
+
+
+def of_last_pass(case: cases.LastPassCase) -> dict[str, Any]:
+    last = [reports(one) for one in (case.last, case.other_last)]
+    return {"config": case.config, "history": [reports(one) for one in case.history], "last": last}
+
+
+def reports(one: cases.Pass) -> list[Source]:
+    return [report(each) for each in one]
+
+
+def report(one: cases.RankReport) -> Source:
+    """Only what differs from the defaults, which are the same in the test."""
+    said = {field.name: getattr(one, field.name) for field in fields(one) if getattr(one, field.name) != field.default}
+    return Source(f"_Report({', '.join(f'{NAMES.get(name, name)}={value!r}' for name, value in said.items())})")
+
+
+def of_server(server: cases.Server) -> dict[str, Any]:
+    alignment = Contract().alignment[server.strategy] * server.cp_size
+    return {"server": server, "ladder": list(server.capture_num_tokens), "alignment": alignment}
+
+
+def of_replay(case: cases.ReplayCase) -> dict[str, Any]:
+    return of_server(case.server) | {"batches": [of_batch(batch, case.server) for batch in case.batches]}
+
+
+def of_batch(batch: cases.Batch, server: cases.Server) -> dict[str, Any]:
+    """`rows`: those that each rank owns; `required`: of the largest one, padded; `sharded`: is CP active."""
+    given = {"lengths": list(batch.lengths), "prefixes": list(batch.prefixes), "lengths_known": batch.lengths_known}
+    rows = tokens.live_rows(batch.lengths, server.cp_size, server.strategy)
+    required = Contract().aligned(max(rows), cp_size=server.cp_size, strategy=server.strategy)
+    sharded = tokens.shardable(batch.lengths, server.cp_size, server.strategy)
+    return given | {"rows": list(rows), "required": required, "sharded": sharded}
+
+
+def of_capture(case: cases.CaptureCase) -> dict[str, Any]:
+    return of_server(case.server)
+
+
+def of_select(case: cases.SelectCase) -> dict[str, Any]:
+    ladder, rows = list(case.capture_num_tokens), dict(case.bucket_local_tokens)
+    return {"ladder": ladder, "rows": rows, "factor": case.max_padding_factor}
+
+
+def of_select_pair(case: cases.SelectPairCase) -> dict[str, Any]:
+    """`matters`: can a bucket that differs between the two run the batch."""
+    both = [dataclasses.replace(one, min_replay_bucket=0) for one in (case.base, case.more)]  # no release has a floor
+    before, after = ({b: dict(one.bucket_local_tokens).get(b) for b in one.capture_num_tokens} for one in both)
+    changed = {bucket for bucket, _ in before.items() ^ after.items()}
+    matters = any(bucket in changed for one in both for bucket in buckets.fitting(one))
+    base, more = ([one.num_tokens, one.required_local_tokens, *list(of_select(one).values())[:2]] for one in both)
+    return {"base": base, "more": more, "matters": matters, "factor": case.base.max_padding_factor}
+
+
+def of_bad_layout(case: cases.BadLayoutCase) -> dict[str, Any]:
+    negative = min(case.lengths, default=0) < 0
+    return of_lengths(case, case.lengths, (0,) * len(case.lengths)) | {"negative": negative, "rows_asked": negative}
+
+
+def of_lengths(case: Any, lengths: tuple[int, ...], prefixes: tuple[int, ...]) -> dict[str, Any]:
+    alignment = Contract().alignment[case.strategy] * case.cp_size
+    group = {"cp_size": case.cp_size, "strategy": case.strategy, "alignment": alignment}
+    return group | {"lengths": list(lengths), "prefixes": list(prefixes)}
+
+
+def of_attempts(case: cases.AttemptsCase) -> dict[str, Any]:
+    seen = [case.attempts[:number] for number in range(1, len(case.attempts) + 1)]
+    due = [max(passes.recent_sizes(attempts), default=None) for attempts in seen]
+    return {"passes": [[*vars(one).values(), size] for one, size in zip(case.attempts, due, strict=True)]}
+
+
+FACTS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "AttemptsCase": of_attempts,
+    "BadLayoutCase": of_bad_layout,
+    "CaptureCase": of_capture,
+    "LastPassCase": of_last_pass,
+    "PassesCase": of_passes,
+    "ReplayCase": of_replay,
+    "SelectCase": of_select,
+    "SelectPairCase": of_select_pair,
+}
