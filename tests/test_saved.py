@@ -106,6 +106,10 @@ def test_a_whole_number_and_the_same_as_a_float_are_one_failure(tmp_path):
     assert read(files(tmp_path)[0]).id in ids
 
 
+def test_no_test_touches_what_the_user_has_saved(tmp_path_factory):
+    assert failures_folder().is_relative_to(tmp_path_factory.getbasetemp())
+
+
 def test_a_later_find_replaces_an_earlier_one(tmp_path):
     saved(tmp_path, message="first", target="adapter.py:Other")
     one = saved(tmp_path, message="second")
