@@ -18,6 +18,7 @@ from cpbcg_ref.checking import session
 from cpbcg_ref.checking.replaying import Replayed, exit_code, never_asked
 from cpbcg_ref.checking.saved import id_of
 from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.engines.unittests import unittest_for
 from cpbcg_ref.strategies import cases_for
 
 ID = id_of("select.fits-rows", SELECT)
@@ -318,11 +319,10 @@ def test_the_file_is_printed_as_it_is(run, tmp_path):
 
 
 def test_a_test_for_the_engines_own_suite_is_printed_whole(run, tmp_path):
-    unittests = pytest.importorskip("cpbcg_ref.engines.unittests")
     one = saved(tmp_path / "failures", REPLAY, "capacity.no-overflow")
     told = {"invariant": one.invariant, "case": REPLAY, "message": one.message}
     code, out, err = run(f"replay {one.id} --as unittest --target sglang==0.5.18")
-    assert (code, out, err) == (0, unittests.unittest_for(engine="sglang", **told), "")
+    assert (code, out, err) == (0, unittest_for(engine="sglang", **told), "")
     code, out, err = run(f"replay {one.id} --as unittest")
     assert (code, out) == (2, "")
     assert err.startswith("error: no unittest")
