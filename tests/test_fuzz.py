@@ -22,7 +22,7 @@ from cpbcg_ref.checking.campaign import GIVE_UP_AFTER, Campaign
 from cpbcg_ref.checking.fuzzing import GRACE_S, fuzz
 from cpbcg_ref.checking.rounds import DIFFERENTLY, Fared, Found, Job, Round, Searcher
 from cpbcg_ref.checking.run import Checker
-from cpbcg_ref.checking.workers import Ended
+from cpbcg_ref.checking.workers import Ended, Team
 from cpbcg_ref.commands.fuzz import duration
 from cpbcg_ref.engines.reference import Reference
 from cpbcg_ref.report import fuzzing
@@ -209,6 +209,22 @@ def test_on_a_terminal_the_state_is_shown_while_it_runs(adapter):
     assert "left, " not in done.stdout
 
 
+def doubling():
+    return lambda number: 2 * number
+
+
+def test_a_worker_leaves_ctrl_c_to_its_parent():
+    team = Team(1, doubling, ())
+    answers = []
+    for number in (1, 2):
+        (worker,) = team.idle()
+        worker.take(number, seconds=30)
+        answers += [ended.answer for ended in team.ended(within_s=30)]
+        os.kill(worker.process.pid, signal.SIGINT)
+    team.stop()
+    assert answers == [2, 4]
+
+
 CASE = cases.SelectCase(
     num_tokens=9, required_local_tokens=8, capture_num_tokens=(8, 16), bucket_local_tokens=((8, 4), (16, 8))
 )
@@ -253,7 +269,9 @@ def test_a_failure_is_shrunk_first_and_told_then(campaign):
     shrinking = campaign.next_job()
     assert (shrinking.keys, shrinking.shrink, shrinking.seed) == ((KEY,), True, 1)
     campaign.take(ended(shrinking, fared(case=SMALLER, shrunk=True)))
-    assert [failure.found.case for failure in campaign.announced] == [SMALLER]
+    (told,) = campaign.announced
+    assert (told.found.case, told.result.replay) == (SMALLER, f"cpbcg replay {told.saved}")
+    assert told.result.reproduce == "cpbcg check reference --select select.fits-tokens --profile dev --seed 1"
     assert saved.read(tmp := next(campaign.folder.iterdir())).case == SMALLER, tmp
     assert not any(KEY in campaign.next_job().keys for _ in range(5))
 
