@@ -94,8 +94,8 @@ def sentence(result):
 def report(result):
     if not result.counterexample:
         return sentence(result)
-    example = result.counterexample
-    return "\n".join([sentence(result), example.python, example.picture, f"reproduce: {result.reproduce}"])
+    found = result.counterexample
+    return "\n".join([sentence(result), found.picture, found.example, f"reproduce: {result.reproduce}"])
 
 
 @pytest.fixture

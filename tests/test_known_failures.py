@@ -160,6 +160,7 @@ def test_a_known_failure_stays_a_failure_and_only_the_exit_code_changes(check, t
     assert "KNOWN select.fits-tokens: bucket " in printed.out
     case = ElementTree.parse(tmp_path / "found.xml").find(".//skipped")
     assert case.get("message").startswith("known: smallest bucket (https://example.org/1): bucket ")
+    assert case.text == row["message"]  # the case was not shrunk: no picture of it
 
 
 def test_a_failure_that_is_not_listed_counts(check):

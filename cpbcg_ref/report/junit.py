@@ -23,7 +23,7 @@ def as_junit(report: Report) -> str:
             counts[kind] += 1
             why = f"known: {one.reason} ({one.link}): " if one.known else ""
             problem = SubElement(case, kind, type=f"{one.level} {one.outcome}", message=clean(why + one.message))
-            found = one.counterexample
+            found = None if one.known else one.counterexample  # a known one was not shrunk
             problem.text = clean("\n".join([found.picture, found.example, one.reproduce]) if found else one.message)
     failures, errors, skipped = (str(counts[kind]) for kind in ("failure", "error", "skipped"))
     suite.attrib |= {"tests": str(len(report.results)), "failures": failures, "errors": errors, "skipped": skipped}
