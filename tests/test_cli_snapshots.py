@@ -94,7 +94,6 @@ KNOWN delay.budget: rank 1 waited 12 passes
 
 FAIL capacity.no-overflow: 16 live rows on rank 0 but 8 captured in bucket 27
 
-
 sglang 0.5.17: 1 MUST violated, 1 SHOULD violated (1 of them known)
 43 verdicts in 4.2 s, profile ci, seed 0, exit code 1
 """

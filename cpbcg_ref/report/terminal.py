@@ -115,11 +115,12 @@ def show_reasons(printer: Printer, report: Report) -> None:
     alike: dict[tuple[str, str], list[str]] = {}
     for outcome in ("error", "unwitnessed", "skip", "pass"):
         for one in report.of(outcome):
-            alike.setdefault((outcome, one.message), []).append(one.invariant)
-    printer.say()
+            if one.message:
+                alike.setdefault((outcome, one.message), []).append(one.invariant)
+    if alike:
+        printer.say()
     for (outcome, message), names in alike.items():
-        if message:
-            printer.finding(outcome.upper(), ", ".join(names), message, style=COLOURS[outcome])
+        printer.finding(outcome.upper(), ", ".join(names), message, style=COLOURS[outcome])
 
 
 def show_executed(printer: Printer, executed: Sequence[str]) -> None:
