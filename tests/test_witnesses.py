@@ -18,7 +18,8 @@ from cpbcg_ref.cases import (
     SelectPairCase,
     Server,
 )
-from cpbcg_ref.engines.reference import Reference
+from cpbcg_ref.checking import run
+from cpbcg_ref.engines.reference import Hardened, Reference
 from cpbcg_ref.invariants import REGISTRY
 
 
@@ -209,3 +210,11 @@ def test_an_interesting_pass_is_told_from_its_neighbours(id, name, met, unmet):
     witness = REGISTRY[id].parts[0].witnesses[name]
     found = [witness(case, FAMILIES["passes"].ask(Reference(), case)) for case in (met, *unmet)]
     assert found == [True] + [False] * len(unmet)
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "data"])
+def test_every_witness_comes_up_in_the_first_round(monkeypatch, family):
+    monkeypatch.setattr(run, "ROUNDS", 1)
+    checker = run.Checker(engine=Hardened(), target="reference:hardened", seed=1)
+    checker.sweep(family, REGISTRY)
+    assert {result.outcome for result in checker.judged.values()} == {"pass"}, checker.judged
