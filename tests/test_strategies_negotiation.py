@@ -161,7 +161,7 @@ def test_attempts_outlast_the_window_and_pause():
 @pytest.mark.parametrize("waits", [delayer_configs(), passes_cases().map(lambda case: case.config)])
 def test_the_simplest_configuration_is_small(waits):
     smallest = find(waits, lambda config: True, settings=settings(database=None))
-    assert (smallest.dp_size, smallest.max_delay_passes, smallest.max_running_requests) == (2, 3, 8)
+    assert (smallest.dp_size, smallest.max_delay_passes, smallest.max_running_requests) == (1, 1, 8)
 
 
 def test_a_case_shrinks_to_a_few_passes_of_two_ranks():

@@ -45,8 +45,8 @@ class Segment:
 def delayer_config(pick: Pick, *, waits: bool = False) -> DelayerConfig:
     """Bounds from 0, odd limits, ratios that truncate; with `waits` only those that let a queue wait several passes."""
     return DelayerConfig(
-        dp_size=pick((2, 1, 3, 4, 2, 3, 4, 8)),
-        max_delay_passes=pick((3, 4, 8) if waits else (3, 2, 1, 0, 4, 8)),
+        dp_size=pick((1, 2, 3, 4, 2, 3, 4, 8)),
+        max_delay_passes=pick((3, 4, 8) if waits else (1, 2, 3, 0, 4, 8)),
         max_running_requests=pick((8, 9, 21, 64, 1024) if waits else (8, 9, 1, 21, 64, 1024)),
         max_delay_ms=pick((500.0, 5000.0)),
         queue_min_ratio=pick((0.5, 1.0, 0.29) if waits else (0.5, None, 1.0, 0.29, 0.02)),
