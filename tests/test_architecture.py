@@ -19,6 +19,7 @@ HEAVY = {
     "rich": ("cli.py", "report/"),
     "pytest": ("testing.py", "plugin.py"),
     "platformdirs": ("engines/", "checking/"),
+    "redis": ("checking/",),
 }
 
 
