@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -12,12 +13,14 @@ import cpbcg_ref
 from cpbcg_ref import cases, cli
 from cpbcg_ref.asking import FAMILIES
 from cpbcg_ref.checking import generators, hunting
-from cpbcg_ref.engines.reference import Hardened, Reference
+from cpbcg_ref.checking.trials import Outcome
+from cpbcg_ref.engines.reference import Hardened, Reference, ReferenceServer
 from cpbcg_ref.engines.targets import resolve
 from cpbcg_ref.errors import TargetError
 from cpbcg_ref.faults import FAULTS, VARIANTS, Fault, Variant
 from cpbcg_ref.faults.edited import edited
 from cpbcg_ref.faults.size import SIZES, size
+from cpbcg_ref.report import faulttable
 
 SCHEMA = json.loads(resources.files("cpbcg_ref.report").joinpath("faults.schema.json").read_text())
 
@@ -42,6 +45,26 @@ class Broken(Reference):
 
     def select_replay_bucket(self, **question):
         raise ValueError("no such device")
+
+
+class NothingFits(ReferenceServer):
+    def can_run_graph(self, batch, cp_rank):
+        return False
+
+    def select(self, batch, cp_rank):
+        return None
+
+
+class RefusesBatches(Reference):
+    """Has a right selector and never asks it."""
+
+    server = NothingFits
+
+
+class ShortRequests(Reference):
+    """Declares that it shards any request, and does not."""
+
+    contract = replace(Reference.contract, min_length=0)
 
 
 class Dies(Reference):
@@ -117,6 +140,7 @@ def test_a_caught_fault_is_told_with_its_numbers(run, trials):
     jsonschema.validate(told, SCHEMA)
     (fault,) = told["faults"]
     assert (code, fault["caught"], fault["by"], err) == (0, True, ["select.pure"], "")
+    assert [trial["seed"] for trial in told["trials"]["argument-mutated"]] == list(range(trials))
     examples = [trial["ids"]["select.pure"]["examples"] for trial in told["trials"]["argument-mutated"]]
     assert (len(examples), fault["examples"]) == (trials, sum(examples) / trials)
     assert fault["shrunk"] >= fault["smallest"]
@@ -161,13 +185,31 @@ def test_an_engine_that_counts_as_right_and_is_not_makes_the_trials_worthless(ru
     code, told, out, _ = run("--select", "fake")
     jsonschema.validate(told, SCHEMA)
     assert (code, told["faults"][0]["caught"]) == (2, True)
-    assert len(told["control"][0]["alarms"]) == 2
-    assert "THE RIGHT ENGINE reference FAILS, so nothing is proved: seed 0: select.complete: eager for" in out
+    assert len(told["control"][0]["alarms"]) == 1
+    assert "THE RIGHT ENGINE reference FAILS, so nothing is proved: select.complete, seed 0: eager for" in out
 
 
 def test_a_right_engine_that_cannot_be_asked_makes_the_trials_worthless(run, fake):
     fake(type("OverBroken", (Broken,), {"select_replay_bucket": Reference.select_replay_bucket}), "select.complete")
     assert run("--select", "fake")[0] == 2
+
+
+def test_a_right_engine_is_asked_only_what_its_own_contract_allows(run, fake):
+    fake(ShortRequests, "layout.bijection")
+    code, told, _, _ = run("--select", "fake")
+    (control,), trials = told["control"], told["trials"]["fake"]
+    assert (code, told["faults"][0]["caught"], control["alarms"]) == (0, True, [])
+    assert control["examples"] == sum(trial["ids"]["layout.bijection"]["examples"] for trial in trials)
+
+
+def test_an_id_is_counted_in_the_family_of_cases_that_showed_it(fake):
+    """The selector alone is right: the family that is asked first shows nothing."""
+    fake(RefusesBatches, "select.complete")
+    ((trial,), control) = hunting.hunt(["fake"], 0)
+    (one,) = trial.hunts
+    assert (one.family, trial.asked) == ("replay", control.asked)
+    assert 0 < one.examples < 100 < trial.asked - one.examples
+    assert 0 < one.seconds < trial.seconds
 
 
 def test_a_variant_that_is_wrong_is_flagged_with_the_reason(run, monkeypatch):
@@ -198,6 +240,18 @@ def test_the_list_shows_the_entries_and_runs_nothing(run, monkeypatch):
     assert (code, [one["key"] for one in told["faults"]]) == (0, ["overflow"])
     assert "overflow (sglang#33906)" in out
     assert "the bucket is picked by the number of tokens alone; to be caught by capacity.no-overflow" in out
+
+
+def test_a_fault_is_caught_if_every_trial_caught_it_and_is_counted_to_its_first_id(fake):
+    fake(Right, "select.pure select.complete")
+    unseen = (hunting.Hunt(id="select.pure"), hunting.Hunt(id="select.complete"))
+    soon, later = (replace(unseen[1], examples=examples, found="x") for examples in (2, 4))
+    both = hunting.Trial(key="fake", seed=0, hunts=(replace(unseen[0], examples=9, found="x"), soon))
+    none, one = (hunting.Trial(key="fake", seed=1, hunts=hunts) for hunts in (unseen, (unseen[0], later)))
+    assert (both.soonest, none.soonest) == (soon, None)
+    for second, caught, by, examples in ((none, False, [], 2), (one, True, ["select.complete"], 3)):
+        told = faulttable.of_fault("fake", [both, second], Outcome(seed=0))
+        assert (told["caught"], told["by"], told["examples"]) == (caught, by, examples)
 
 
 def test_the_same_seed_gives_the_same_trial_and_the_right_engine_is_asked_the_same_cases():

@@ -5,7 +5,7 @@ beside them: that is the control.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +29,10 @@ TRIAL_SECONDS = 60.0
 
 @dataclass(kw_only=True)
 class Hunt:
-    """One id, looked for in one engine. seconds: of CPU, generating included. seed, family, found: of the failure."""
+    """One id, looked for in one engine. found, seed, family: the failure, and the cases that showed it.
+
+    examples, seconds: to the failure in that family, or in the one asked last; of CPU, generating included.
+    """
 
     id: str
     examples: int = 0
@@ -38,19 +41,16 @@ class Hunt:
     family: str = ""
     found: str = ""
 
-    @property
-    def open(self) -> bool:
-        return not self.found and self.seconds < TRIAL_SECONDS
-
 
 @dataclass(kw_only=True)
 class Trial:
-    """One engine, searched from one seed. asked: cases put to it. error: why it was given up."""
+    """One engine, searched from one seed. asked: cases put to it. seconds: of CPU. error: why it was given up."""
 
     key: str
     seed: int
     hunts: tuple[Hunt, ...]
     asked: int = 0
+    seconds: float = 0.0
     error: str = ""
 
     @property
@@ -68,30 +68,34 @@ class Subject:
     sought: Sequence[tuple[Hunt, Part]] = ()
 
     def turn_to(self, family: str) -> None:
-        both = [(hunt, part) for hunt in self.trial.hunts for part in parts(hunt.id, self.engine, family)]
-        self.sought = [(hunt, part) for hunt, part in both if hunt.open]
+        left = [hunt for hunt in self.trial.hunts if not hunt.found]
+        self.sought = [(hunt, part) for hunt in left for part in parts(hunt.id, self.engine, family)]
+        for hunt, _ in self.sought:
+            hunt.examples, hunt.seconds = 0, 0.0
 
     @property
     def open(self) -> bool:
-        return not self.trial.error and any(hunt.open for hunt, _ in self.sought)
+        over = self.trial.error or self.trial.seconds >= TRIAL_SECONDS
+        return not over and any(not hunt.found for hunt, _ in self.sought)
 
     def ask(self, family: str, case: Any, number: int, generating: float) -> None:
         """Judge one case; a ladder that the engine cannot capture is no example, as in a check."""
         began, trial = time.process_time(), self.trial
+        left = [(hunt, part) for hunt, part in self.sought if not hunt.found]
         try:
             seen = FAMILIES[family].ask(self.engine, case)
-            trial.asked += 1
-            wrong = [part.check(case, seen, self.engine.contract) if hunt.open else None for hunt, part in self.sought]
+            wrong = [part.check(case, seen, self.engine.contract) for _, part in left]
         except CaptureFailed:
             return
         except (Exception, SystemExit) as problem:
             trial.error = f"{type(problem).__name__}: {problem}"
             return
         spent = generating + time.process_time() - began
-        for hunt in {hunt.id: hunt for hunt, _ in self.sought if hunt.open}.values():
+        trial.asked, trial.seconds = trial.asked + 1, trial.seconds + spent
+        for hunt in {hunt.id: hunt for hunt, _ in left}.values():
             hunt.examples, hunt.seconds = hunt.examples + 1, hunt.seconds + spent
-        for (hunt, _), sentence in zip(self.sought, wrong, strict=True):
-            if sentence and hunt.open:
+        for (hunt, _), sentence in zip(left, wrong, strict=True):
+            if sentence and not hunt.found:
                 hunt.found, hunt.family, hunt.seed = sentence, family, number
 
 
@@ -123,34 +127,49 @@ def hunt(keys: Sequence[str], number: int) -> tuple[list[Trial], Trial]:
     right = faults[0].base()
     control = subject(right.name, right, ids, number)
     for family in families_of(ids):
-        strategy = cases_for(family, subjects[0].engine.contract)
         for one in (*subjects, control):
             one.turn_to(family)
-        for again in range(ROUNDS):
-            if any(one.open for one in subjects):
-                sweep(family, strategy, subjects, control, number + 7919 * again)
+        ask_family(family, subjects, control, number)
     return [one.trial for one in subjects], control.trial
+
+
+def ask_family(family: str, subjects: Sequence[Subject], control: Subject, number: int) -> None:
+    """Cases until all is found, and as many for the right engine: the same ones unless its contract is another."""
+    alike = repr(control.engine.contract) == repr(subjects[0].engine.contract)
+    everyone = [*subjects, control] if alike else subjects
+    asked = search(family, everyone, number, lambda _: any(one.open for one in subjects))
+    if not alike:
+        search(family, [control], number, lambda done: done < asked)
 
 
 def subject(key: str, engine: Any, ids: Iterable[str], number: int) -> Subject:
     return Subject(trial=Trial(key=key, seed=number, hunts=tuple(Hunt(id=name) for name in ids)), engine=engine)
 
 
-def sweep(family: str, strategy: Any, subjects: Sequence[Subject], control: Subject, number: int) -> None:
-    ended = time.process_time()
+def search(family: str, subjects: Sequence[Subject], number: int, go_on: Callable[[int], bool]) -> int:
+    """Put generated cases to these engines, which share a contract, while `go_on` says so; how many they were.
+
+    `go_on` is told how many there were. The seeds and the number of examples are those of a check.
+    """
+    strategy = cases_for(family, subjects[0].engine.contract)
+    asked, now, ended = 0, number, time.process_time()
 
     def each(case: Any) -> None:
-        nonlocal ended
+        nonlocal asked, ended
         generating = time.process_time() - ended
-        left = [one for one in subjects if one.open]
-        if not left:
+        if not go_on(asked):
             raise Ended
-        for one in (*left, control):
-            one.ask(family, case, number, generating)
+        asked += 1
+        for one in subjects:
+            if one.open:
+                one.ask(family, case, now, generating)
         ended = time.process_time()
 
-    with suppress(Ended):
-        seed(number)(quiet_settings(PROFILE, family, shrink=False)(given(case=strategy)(each)))()
+    for now in range(number, number + 7919 * ROUNDS, 7919):
+        if go_on(asked):
+            with suppress(Ended):
+                seed(now)(quiet_settings(PROFILE, family, shrink=False)(given(case=strategy)(each)))()
+    return asked
 
 
 def shrunk(key: str, caught: Hunt) -> int | None:

@@ -69,8 +69,9 @@ def controls(trials: Sequence[Trial]) -> list[dict[str, Any]]:
     told = []
     for engine, of_engine in groupby(sorted(trials, key=lambda trial: trial.key), key=lambda trial: trial.key):
         runs = list(of_engine)
-        alarms = [f"seed {run.seed}: {hunt.id}: {hunt.found}" for run in runs for hunt in run.hunts if hunt.found]
-        alarms += [f"seed {run.seed}: {run.error}" for run in runs if run.error]
+        found = [(hunt.id, f"seed {run.seed}: {hunt.found}") for run in runs for hunt in run.hunts if hunt.found]
+        found += [("asking it", f"seed {run.seed}: {run.error}") for run in runs if run.error]
+        alarms = [f"{name}, {sentence}" for name, sentence in dict(reversed(found)).items()]  # the first of each
         told.append({"engine": engine, "examples": sum(run.asked for run in runs), "alarms": alarms})
     return told
 
