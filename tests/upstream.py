@@ -1,9 +1,10 @@
-"""Run a test file of SGLang's suite on an unpacked release: python upstream.py DIR FILE, needs torch.
+"""Run a test file of SGLang's suite on an unpacked release, without a GPU stack: python upstream.py DIR FILE.
 
-The package itself cannot be imported without a GPU stack. Here `from sglang...` in the test file finds the release's
-own leaf modules and stand-ins for everything else; `sglang.test`, which no wheel has, is what test files take from it.
+The package itself cannot be imported here. `from sglang...` in the test file finds the release's own leaf modules and
+stand-ins for everything else; `sglang.test`, which no wheel has, is the few names that test files take from it.
 """
 
+import io
 import sys
 import unittest
 from contextlib import contextmanager
@@ -30,8 +31,21 @@ class Parallel(SimpleNamespace):
             vars(self).update(before)
 
 
-def release(root):
-    tree = Hermetic(root, "sglang", (*LEAVES, *MORE))
+class Edited(Hermetic):
+    """A release in which some files have others in their place: those below `over`."""
+
+    def __init__(self, over, *args):
+        self.over = over
+        super().__init__(*args)
+
+    def _file(self, name):
+        file = super()._file(name)
+        shadow = file and self.over and self.over / file.relative_to(self.root)
+        return shadow if shadow and shadow.is_file() else file
+
+
+def release(root, over=None):
+    tree = Edited(over, root, "sglang", (*LEAVES, *MORE))
     parallel = Parallel(attn_cp_rank=0, attn_cp_size=1, tp_rank=0, tp_size=1, attn_tp_size=1, enable_prefill_cp=False)
     tree.provide(SRT + "runtime_context", get_parallel=lambda: parallel)
     tree.provide("sglang.test.test_utils", CustomTestCase=unittest.TestCase)
@@ -43,8 +57,14 @@ def executed(file, tree):
     """The module of a test file whose imports are answered by `tree`."""
     module = sys.modules[file.stem] = ModuleType(file.stem)
     vars(module)["__builtins__"] = tree._builtins
-    exec(compile(file.read_text(), str(file), "exec"), vars(module))
+    exec(compile(file.read_text("utf-8"), str(file), "exec"), vars(module))
     return module
+
+
+def outcome(file, tree):
+    """The result of the tests of a file."""
+    suite = unittest.defaultTestLoader.loadTestsFromModule(executed(file, tree))
+    return unittest.TextTestRunner(stream=io.StringIO()).run(suite)
 
 
 if __name__ == "__main__":

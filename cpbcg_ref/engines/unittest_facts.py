@@ -13,13 +13,11 @@ NAMES = {"prefillable": "local_prefillable"}  # what the engine calls a field of
 
 
 @dataclass(frozen=True)
-class Source:
-    """A piece of source text that stands for a value."""
+class Call:
+    """A call with named arguments, as source text."""
 
-    text: str
-
-    def __repr__(self) -> str:
-        return self.text
+    name: str
+    given: dict[str, Any]
 
 
 def of_passes(case: cases.PassesCase) -> dict[str, Any]:
@@ -31,14 +29,14 @@ def of_last_pass(case: cases.LastPassCase) -> dict[str, Any]:
     return {"config": case.config, "history": [reports(one) for one in case.history], "last": last}
 
 
-def reports(one: cases.Pass) -> list[Source]:
+def reports(one: cases.Pass) -> list[Call]:
     return [report(each) for each in one]
 
 
-def report(one: cases.RankReport) -> Source:
+def report(one: cases.RankReport) -> Call:
     """Only what differs from the defaults, which are the same in the test."""
     said = {field.name: getattr(one, field.name) for field in fields(one) if getattr(one, field.name) != field.default}
-    return Source(f"_Report({', '.join(f'{NAMES.get(name, name)}={value!r}' for name, value in said.items())})")
+    return Call("_Report", {NAMES.get(name, name): value for name, value in said.items()})
 
 
 def of_server(server: cases.Server) -> dict[str, Any]:
@@ -78,9 +76,19 @@ def of_select_pair(case: cases.SelectPairCase) -> dict[str, Any]:
     return {"base": base, "more": more, "matters": matters, "factor": case.base.max_padding_factor}
 
 
+def of_layout(case: cases.LayoutCase) -> dict[str, Any]:
+    """`places`: of every token its request and its position in its sequence; `bounds`: see layout.balance."""
+    batch, n = case.batch, case.cp_size
+    places = [list(place) for place in tokens.places(batch.lengths, batch.prefixes)]
+    pairs = zip(batch.lengths, batch.prefixes, strict=True)
+    bounds = [(3 * n - 2) * (one // (2 * n)) + 2 * n + prefix if one % (2 * n) else 0 for one, prefix in pairs]
+    given = {"places": places, "bounds": bounds, "spare": case.spare_rows}
+    return of_lengths(case, batch.lengths, batch.prefixes) | given
+
+
 def of_bad_layout(case: cases.BadLayoutCase) -> dict[str, Any]:
     negative = min(case.lengths, default=0) < 0
-    return of_lengths(case, case.lengths, (0,) * len(case.lengths)) | {"negative": negative, "rows_asked": negative}
+    return of_lengths(case, case.lengths, (0,) * len(case.lengths)) | {"negative": negative}
 
 
 def of_lengths(case: Any, lengths: tuple[int, ...], prefixes: tuple[int, ...]) -> dict[str, Any]:
@@ -100,6 +108,7 @@ FACTS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "BadLayoutCase": of_bad_layout,
     "CaptureCase": of_capture,
     "LastPassCase": of_last_pass,
+    "LayoutCase": of_layout,
     "PassesCase": of_passes,
     "ReplayCase": of_replay,
     "SelectCase": of_select,

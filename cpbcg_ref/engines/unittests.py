@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from cpbcg_ref.engines.unittest_facts import FACTS
+from cpbcg_ref.engines.unittest_facts import FACTS, Call
 from cpbcg_ref.errors import CpbcgError
 from cpbcg_ref.invariants import REGISTRY
 from cpbcg_ref.invariants.model import Invariant
@@ -88,19 +88,24 @@ def python(value: Any, indent: int = 0, before: int = 0) -> str:
 
     `indent`: of its line; `before`: characters before it on that line.
     """
-    flat, here = one_line(value), " " * indent
-    if not isinstance(value, (list, dict)) or not value or indent + before + len(flat) < WIDTH:
+    flat, (opening, items, closing) = one_line(value), parts(value)
+    if not items or indent + before + len(flat) < WIDTH:
         return flat
-    named = {f"{one_line(key)}: ": one for key, one in value.items()} if isinstance(value, dict) else None
-    items = named.items() if named is not None else [("", one) for one in value]
-    lines = [f"{here}    {name}{python(one, indent + 4, len(name))},\n" for name, one in items]
-    return f"{flat[0]}\n{''.join(lines)}{here}{flat[-1]}"
+    lines = [f"{' ' * (indent + 4)}{name}{python(one, indent + 4, len(name))},\n" for name, one in items]
+    return f"{opening}\n{''.join(lines)}{' ' * indent}{closing}"
 
 
 def one_line(value: Any) -> str:
-    """Like repr, with double quotes."""
+    opening, items, closing = parts(value)
+    return f"{opening}{', '.join(name + one_line(one) for name, one in items)}{closing}"
+
+
+def parts(value: Any) -> tuple[str, list[tuple[str, Any]], str]:
+    """What a literal begins with, its items with what stands before each, and what it ends with."""
     if isinstance(value, list):
-        return f"[{', '.join(map(one_line, value))}]"
+        return "[", [("", one) for one in value], "]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{one_line(key)}: {one_line(one)}' for key, one in value.items())}}}"
-    return f'"{value}"' if type(value) is str else repr(value)
+        return "{", [(f"{one_line(key)}: ", one) for key, one in value.items()], "}"
+    if isinstance(value, Call):
+        return f"{value.name}(", [(f"{name}=", one) for name, one in value.given.items()], ")"
+    return f'"{value}"' if type(value) is str else repr(value), [], ""
