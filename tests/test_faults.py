@@ -12,8 +12,7 @@ import pytest
 import cpbcg_ref
 from cpbcg_ref import cases, cli
 from cpbcg_ref.asking import FAMILIES
-from cpbcg_ref.checking import generators, hunting
-from cpbcg_ref.checking.trials import Outcome
+from cpbcg_ref.checking import generators, hunting, trials
 from cpbcg_ref.engines.reference import Hardened, Reference, ReferenceServer
 from cpbcg_ref.engines.targets import resolve
 from cpbcg_ref.errors import TargetError
@@ -90,6 +89,7 @@ def run(capsys, tmp_path, monkeypatch):
     """run("--select", "fake") -> (exit code, the JSON, stdout, stderr)."""
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr(hunting, "ROUNDS", 1)
+    monkeypatch.setattr(trials, "VARIANT_PROFILE", "dev")
 
     def command(*options):
         file = tmp_path / "faults.json"
@@ -134,17 +134,17 @@ def test_a_miniature_is_made_afresh_each_time():
     assert FAULTS["overflow"].engine is not FAULTS["overflow"].engine
 
 
-@pytest.mark.parametrize("trials", [1, 2])
-def test_a_caught_fault_is_told_with_its_numbers(run, trials):
-    code, told, out, err = run("--select", "argument-mutated", "--trials", trials)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_caught_fault_is_told_with_its_numbers(run, times):
+    code, told, out, err = run("--select", "argument-mutated", "--trials", str(times))
     jsonschema.validate(told, SCHEMA)
     (fault,) = told["faults"]
     assert (code, fault["caught"], fault["by"], err) == (0, True, ["select.pure"], "")
-    assert [trial["seed"] for trial in told["trials"]["argument-mutated"]] == list(range(trials))
+    assert [trial["seed"] for trial in told["trials"]["argument-mutated"]] == list(range(times))
     examples = [trial["ids"]["select.pure"]["examples"] for trial in told["trials"]["argument-mutated"]]
-    assert (len(examples), fault["examples"]) == (trials, sum(examples) / trials)
+    assert fault["examples"] == sum(examples) / times
     assert fault["shrunk"] >= fault["smallest"]
-    assert f"{trials}/{trials}" in out
+    assert f"{times}/{times}" in out
     assert "1 of 1 faults caught in every trial" in out
 
 
@@ -197,9 +197,9 @@ def test_a_right_engine_that_cannot_be_asked_makes_the_trials_worthless(run, fak
 def test_a_right_engine_is_asked_only_what_its_own_contract_allows(run, fake):
     fake(ShortRequests, "layout.bijection")
     code, told, _, _ = run("--select", "fake")
-    (control,), trials = told["control"], told["trials"]["fake"]
+    (control,), searches = told["control"], told["trials"]["fake"]
     assert (code, told["faults"][0]["caught"], control["alarms"]) == (0, True, [])
-    assert control["examples"] == sum(trial["ids"]["layout.bijection"]["examples"] for trial in trials)
+    assert control["examples"] == sum(trial["ids"]["layout.bijection"]["examples"] for trial in searches)
 
 
 def test_an_id_is_counted_in_the_family_of_cases_that_showed_it(fake):
@@ -250,7 +250,7 @@ def test_a_fault_is_caught_if_every_trial_caught_it_and_is_counted_to_its_first_
     none, one = (hunting.Trial(key="fake", seed=1, hunts=hunts) for hunts in (unseen, (unseen[0], later)))
     assert (both.soonest, none.soonest) == (soon, None)
     for second, caught, by, examples in ((none, False, [], 2), (one, True, ["select.complete"], 3)):
-        told = faulttable.of_fault("fake", [both, second], Outcome(seed=0))
+        told = faulttable.of_fault("fake", [both, second], trials.Outcome(seed=0))
         assert (told["caught"], told["by"], told["examples"]) == (caught, by, examples)
 
 

@@ -26,7 +26,7 @@ from cpbcg_ref.faults import FAULTS, VARIANTS
 from cpbcg_ref.invariants import REGISTRY
 from cpbcg_ref.invariants.model import MUST
 
-VARIANT_PROFILE = "dev"
+VARIANT_PROFILE = "ci"
 MUSTS = [name for name, one in REGISTRY.items() if one.level == MUST]
 DIED = "a worker process died while it ran a miniature: run with --select to find which"
 Answer = TypeVar("Answer")
