@@ -12,7 +12,7 @@ from cpbcg_ref.strategies.selection import SERVER_BYTES, cp_sizes, server
 PAGE = 64  # tokens of one page of the KV cache
 LARGE = 3670  # a long cached prefix, no multiple of a page
 LAYOUT_TOKENS = 640  # payloads are lists of one int per token
-FEW, MANY = range(1, 9), range(9, 65)  # requests
+REQUESTS = (1, 3, 2, 4, 5, 3, 6, 7, 8, 12, 16, 24, 32, 64)  # as many of them as fit
 KINDS = (*("filled",) * 8, "short", "unknown", "short", "empty", "drawn", "drawn")
 BATCH_BYTES = 20
 Lengths = tuple[int, ...]
@@ -22,14 +22,16 @@ def legal_lengths(unit: int, step: int = 1) -> list[int]:
     """Lengths that an engine can shard: around multiples of `unit`, then spread; multiples of `step`."""
     around = [unit * blocks + by for blocks in (1, 2, 3, 5) for by in (0, 1, -1)]
     wanted = (*around, *range(unit, 2 * unit), PAGE, 3 * PAGE + 5, 500)
-    return [length for length in wanted if length >= unit and length % step == 0] or [unit * step]
+    return sorted(length for length in wanted if length >= unit and length % step == 0) or [unit * step]
 
 
 def drawn(pick: Pick, legal: list[int], *, most: int) -> list[int]:
-    """One to eight different lengths in turn, mostly up to 8 requests; cut where the total would pass `most` tokens."""
-    different, requests = pick((8, 1, 3)), pick((*FEW,) * 7 + (*MANY,))
-    some = [pick(legal) for _ in range(8)][:different]
-    lengths = [some[i % different] for i in range(requests)]
+    """Up to eight lengths, sometimes all of them again and again; cut where the total would pass `most` tokens.
+
+    A request is left out where nothing is picked, so that shrinking can drop any of them.
+    """
+    some = [pick((0, *legal)) for _ in range(8)][: pick((8, 1, 2, 3))]
+    lengths = [length for length in some if length] * pick((*(1,) * 13, 2, 8, 16)) or legal[:1]
     while len(lengths) > 1 and sum(lengths) > most:
         lengths.pop()
     return lengths
@@ -46,7 +48,7 @@ def group(pick: Pick, contract: Contract, server: Server | None) -> tuple[int, s
     """Ranks and layout of a group that shards: the server's, or any that the engine supports."""
     if server:
         return server.cp_size, server.strategy
-    return pick(cp_sizes(contract, least=2)), pick(contract.strategies)
+    return pick(cp_sizes(contract, least=2)), pick(contract.strategies[::-1])  # interleave shards fewer tokens
 
 
 def layout_case(pick: Pick, contract: Contract, server: Server | None = None) -> LayoutCase:
@@ -55,8 +57,8 @@ def layout_case(pick: Pick, contract: Contract, server: Server | None = None) ->
     unit = max(1, contract.min_length * cp_size) if strategy == "zigzag" else 1
     spare = pick((0, 1, 3)) * contract.aligned(1, cp_size=cp_size, strategy=strategy)
     lengths = drawn(pick, legal_lengths(unit, max(1, contract.divides * cp_size)), most=LAYOUT_TOKENS)
-    if sum(lengths) < cp_size:
-        lengths.append(cp_size)  # interleave needs a token per rank
+    if strategy == "interleave":
+        lengths[-1] += max(0, cp_size - sum(lengths))  # a token per rank
     return LayoutCase(cp_size=cp_size, batch=batch_of(pick, tuple(lengths)), strategy=strategy, spare_rows=spare)
 
 
@@ -64,10 +66,10 @@ def bad_layout_case(pick: Pick, contract: Contract, server: Server | None = None
     """One length that cannot be sharded among good ones, or no request at all."""
     cp_size, strategy = group(pick, contract, server)
     least, step = contract.min_length * cp_size, max(1, contract.divides * cp_size)
-    bad = [length for length in (least - 1, 1, 0, cp_size, -1, -cp_size) if length < least]
+    bad = [length for length in (0, 1, cp_size, least - 1, -1, -cp_size) if length < least]
     bad += [least + 1] if (least + 1) % step else []
     if strategy == "interleave":  # any length will do, as long as the batch has a token per rank
-        lengths = pick(((-1,), (pick(range(cp_size)),), (9, -1)))
+        lengths = pick(((-1,), (pick(range(cp_size)),), (1 + cp_size, -1)))
     else:
         good = [pick(legal_lengths(max(1, least), step)) for _ in range(4)][: pick(range(5))]
         good.insert(pick(range(len(good) + 1)), pick(bad))
@@ -94,13 +96,18 @@ def fill(total: int, *, requests: int, unit: int, remainder: int, longest: int) 
     return tuple(lengths)
 
 
+def shortest(server: Server) -> int:
+    """Tokens of the shortest batch that this server shards."""
+    return server.cp_size * (1 if server.strategy == "interleave" else 2)
+
+
 def filled(pick: Pick, server: Server, bucket: int, *, beside: int) -> Lengths:
     """Mostly just under the bucket; half of the time with a remainder that leaves the ranks most uneven."""
     unit, largest = 2 * server.cp_size, server.capture_num_tokens[-1]
-    under = [bucket - short for short in range(unit)] * (1 + 16 // unit)
+    under = [bucket - short for short in range(unit)] * (1 + 16 // unit if server.cp_size > 1 else 1)
     edges = (bucket // 2, (bucket - 1) // 2, bucket // 2 + 1, bucket + 1, largest + 1, 2 * largest)
-    total = max(unit, pick((*under, *edges)) - beside)
-    requests = pick(range(1, 1 + min(MANY[-1], max(1, bucket // (unit + 1)))))
+    total = max(shortest(server), pick((*under, *edges)) - beside)
+    requests = pick(REQUESTS)
     remainder = pick((*(1, server.cp_size + 1) * server.cp_size, *range(unit)))
     return fill(total, requests=requests, unit=unit, remainder=remainder, longest=server.context_length)
 
@@ -111,23 +118,35 @@ def batch(pick: Pick, server: Server) -> Batch:
     kind, bucket = pick(KINDS), pick(server.capture_num_tokens)
     if kind == "empty":
         return Batch(lengths=(), prefixes=())
-    short = (1 + pick(range(unit - 1)),) if kind == "short" else ()
+    short = (1 + pick(range(max(1, shortest(server) - 1))),) if kind == "short" else ()
     if kind == "drawn":
         lengths = tuple(min(length, longest) for length in drawn(pick, legal_lengths(unit), most=bucket))
     else:
         lengths = filled(pick, server, bucket, beside=sum(short))
-    if short:  # beside good requests, or alone
-        lengths = pick((lengths + short, lengths + short, short))
+    if short:  # alone, or beside good requests
+        lengths = pick((short, lengths + short, lengths + short))
     return batch_of(pick, lengths, known=kind != "unknown", room=max(0, longest - max(lengths)))
 
 
+def as_one(batch: Batch, server: Server) -> list[Batch]:
+    """As many tokens in one request, where that is no longer than the context."""
+    fits = 0 < batch.num_tokens <= server.context_length
+    return [Batch(lengths=(batch.num_tokens,), prefixes=(0,))] if fits else []
+
+
 def replay_case(pick: Pick, contract: Contract, pinned: Server | None = None) -> ReplayCase:
-    """A captured ladder and 1 to 5 batches; one case in two offers the first batch again at the end."""
-    asked, again = pinned or server(pick.part(SERVER_BYTES), contract), pick((False, True))
+    """A captured ladder and 1 to 8 batches.
+
+    One case in two offers the first batch again at the end; one in four offers before each batch as many tokens in one
+    request, which may need fewer rows.
+    """
+    asked, twice = pinned or server(pick.part(SERVER_BYTES), contract), pick(("", "again", "as one", "again"))
     parts = [pick.part(1 + BATCH_BYTES) for _ in range(4)]
     offered = [batch(part, asked) for part in parts if part((False, True))] or [batch(parts[0], asked)]
-    if again and len(offered) > 1:
+    if twice == "again" and len(offered) > 1:
         offered.append(offered[0])
+    if twice == "as one":
+        offered = [one for batch in offered for one in (*as_one(batch, asked), batch)]
     return ReplayCase(server=asked, batches=tuple(offered))
 
 

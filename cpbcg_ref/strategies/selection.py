@@ -18,8 +18,11 @@ def cp_sizes(contract: Contract, *, least: int = 1) -> list[int]:
 
 
 def graphs(contract: Contract) -> tuple[str, ...]:
-    """The layouts that the engine captures graphs for, the first one twice as often: it has the remainders."""
-    return (contract.graph_strategies[0], *contract.graph_strategies)
+    """The layouts that the engine captures graphs for, the first one twice as often: it has the remainders.
+
+    The last one is the simplest: interleave shards two tokens where zigzag needs four.
+    """
+    return (*contract.graph_strategies[::-1], contract.graph_strategies[0])
 
 
 def server(pick: Pick, contract: Contract) -> Server:
@@ -32,7 +35,9 @@ def server(pick: Pick, contract: Contract) -> Server:
     strategy = pick((*graphs(contract) * 5, *graphless))
     unit, steps = max(2, contract.min_length) * cp_size, pick.part(4)
     blocks = (3, 4, 8, unit // 2, 6, 16, unit, 1, 2, 64)
-    ladder = [pick([unit * many + more for many in blocks for more in (unit - 1, 0, 0, 1)])]
+    first = [unit * many + more for many in blocks for more in (unit - 1, 0, 0, 1)]
+    first += range(cp_size, unit) if strategy == "interleave" else ()
+    ladder = [pick([min(first), 4 * unit - 1, *sorted(first)])]  # the second: three requests can overflow it
     for _ in range(4):
         ladder.append(ladder[-1] + steps((0, unit, 1, ladder[-1], unit + 1, 4 * unit, 16 * unit)))
     ladder = sorted(set(ladder))
@@ -59,7 +64,7 @@ def floors(contract: Contract, ladder: Sequence[int]) -> list[int]:
 def capture_case(pick: Pick, contract: Contract, server: Server | None = None) -> CaptureCase:
     """Ladders that hold traps: buckets below one shard, a rest too short to shard, a context shorter than a bucket.
 
-    At least one bucket is legal unless the trap is a context below `2 * cp_size`.
+    Mostly at least one bucket is legal, unless the trap is a context below `2 * cp_size`.
     """
     if server:
         return CaptureCase(server=server)
@@ -69,9 +74,10 @@ def capture_case(pick: Pick, contract: Contract, server: Server | None = None) -
     trap = pick(("too long", "short rest", "tiny bucket", "short rest", "none", "tiny context"))
     context = short if trap == "tiny context" else unit * pick((1, 1, 2, 3, 8)) + pick((0, 1, unit - 1))
     base = pick((1, 2, 3, 4)) * context
+    kept = pick((0, base, base, base))
     trapped = {"too long": base + context, "short rest": base + short, "tiny bucket": short}.get(trap, unit)
     more = [pick((0, base + unit, 2 * unit, base - 1, unit, 2 * base)) for _ in range(3)]
-    ladder = tuple(sorted({base, trapped, *more} - {0}))
+    ladder = tuple(sorted({kept, trapped, *more} - {0}))
     made = Server(cp_size=cp_size, capture_num_tokens=ladder, context_length=context, strategy=strategy)
     return CaptureCase(server=made)
 
@@ -84,7 +90,7 @@ def select_case(pick: Pick, contract: Contract, server: Server | None = None) ->
     else:
         tokens = 1 + pick((pick(range(64)), pick(range(4096))))
         by = (0, 1, 8, -1, tokens, tokens + 1, tokens - 1, tokens // 2, tokens // 4, 3 * tokens, -(tokens // 2))
-        ladder = tuple(sorted({max(1, tokens + pick(by)) for _ in range(6)}))
+        ladder = tuple(sorted({max(1, tokens + pick(by)) for _ in range(pick((1, 6, 2, 6, 4)))}))
     required = 1 + pick(range(tokens))
     rows = (required, required + 8, required - 1, required + 1, 2 * required, None, 0)
     known = tuple((bucket, count) for bucket in ladder if (count := pick(rows)) is not None)
