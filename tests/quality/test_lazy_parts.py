@@ -28,7 +28,7 @@ WITNESSES = [
 
 def judged(engine, name, profile="dev"):
     """The verdict on this invariant alone. It counts as known to fail: then nothing is shrunk."""
-    checker = Checker(engine=engine, target=engine.name, profile=profile, known=frozenset({name}))
+    checker = Checker(engine=engine, target=engine.name, profile=profile, known=frozenset({name}), recorded=0)
     for family in dict.fromkeys(part.family for part in REGISTRY[name].parts):
         checker.sweep(family, [name])
     return checker.result(name)
@@ -84,7 +84,7 @@ def test_a_checker_that_always_fails_flags_the_reference(name, check_by):
 def test_a_generator_that_lost_an_interesting_case_is_no_pass(name, index, witness, only_case, answered):
     part = REGISTRY[name].parts[index]
     only_case(next(case for case, seen in answered(part.family) if not part.witnesses[witness](case, seen)))
-    checker = Checker(engine=Reference(), target="reference", profile="dev", known=frozenset({name}))
+    checker = Checker(engine=Reference(), target="reference", profile="dev", known=frozenset({name}), recorded=0)
     checker.sweep(part.family, [name])
     found = checker.judged[name, index]
     assert found.outcome == "unwitnessed"
