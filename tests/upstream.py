@@ -5,6 +5,7 @@ stand-ins for everything else; `sglang.test`, which no wheel has, is the few nam
 """
 
 import io
+import re
 import sys
 import unittest
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from types import ModuleType, SimpleNamespace
 
 from cpbcg_ref.engines.hermetic import Hermetic
 from cpbcg_ref.engines.sglang_process import LEAVES, SRT
+from cpbcg_ref.engines.unittests import unittest_for
 
 MORE = (SRT + "managers.prefill_delayer", SRT + "managers.scheduler")
 
@@ -42,6 +44,14 @@ class Edited(Hermetic):
         file = super()._file(name)
         shadow = file and self.over and self.over / file.relative_to(self.root)
         return shadow if shadow and shadow.is_file() else file
+
+
+def written(folder, invariant, case, message="seen"):
+    """The file of a test that is written for this case."""
+    source = unittest_for(engine="sglang", invariant=invariant, case=case, message=message)
+    file = folder / f"test_{re.sub('[^a-z]', '_', invariant)}.py"
+    file.write_text(source, "utf-8")
+    return file
 
 
 def release(root, over=None):
