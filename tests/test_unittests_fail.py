@@ -2,10 +2,14 @@
 
 import pytest
 import upstream
+from hypothesis import HealthCheck, Phase, given, reject, seed, settings
 from upstream import written
 from upstream_edits import BROKEN, MENDED, SHOULD
 
+from cpbcg_ref.asking import FAMILIES, CaptureFailed
 from cpbcg_ref.engines.unittests import forms
+from cpbcg_ref.invariants import REGISTRY
+from cpbcg_ref.strategies import cases_for
 
 
 def edited(root, folder, *edits):
@@ -52,3 +56,35 @@ def test_what_no_release_has_mended_passes_once_the_latest_is(release_folder, tm
     assert not upstream.outcome(file, upstream.release(root)).wasSuccessful()
     mended = upstream.outcome(file, edited(root, tmp_path, *edits))
     assert mended.wasSuccessful(), mended.failures + mended.errors
+
+
+@pytest.mark.parametrize(
+    ("invariant", "version"),
+    [
+        ("delay.bounded-passes", "0.5.16"),
+        ("delay.agree", "0.5.21"),
+        ("delay.budget", "0.5.23"),
+        ("capture.legal", "0.5.23"),
+        ("replay.admitted-implies-runs", "0.5.17"),
+    ],
+)
+def test_a_test_fails_where_the_checker_does(release, tmp_path, invariant, version):
+    """Over generated cases of a release that is wrong for some of them."""
+    engine, part = release(version), REGISTRY[invariant].parts[0]
+    tree, verdicts = upstream.release(engine.root), set()
+
+    @seed(3)
+    @settings(max_examples=25, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=HealthCheck)
+    @given(cases_for(part.family, engine.contract))
+    def agree(case):
+        try:
+            seen = FAMILIES[part.family].ask(engine, case)
+        except CaptureFailed:
+            reject()
+        wrong = part.check(case, seen, engine.contract)
+        passed = upstream.outcome(written(tmp_path, invariant, case), tree).wasSuccessful()
+        assert passed == (wrong is None), wrong
+        verdicts.add(passed)
+
+    agree()
+    assert verdicts == {True, False}

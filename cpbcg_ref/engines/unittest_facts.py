@@ -21,12 +21,13 @@ class Call:
 
 
 def of_passes(case: cases.PassesCase) -> dict[str, Any]:
-    return {"config": case.config, "passes": [reports(one) for one in case.passes]}
+    return {"config": case.config, "ranks": len(case.passes[0]), "passes": [reports(one) for one in case.passes]}
 
 
 def of_last_pass(case: cases.LastPassCase) -> dict[str, Any]:
     last = [reports(one) for one in (case.last, case.other_last)]
-    return {"config": case.config, "history": [reports(one) for one in case.history], "last": last}
+    history = [reports(one) for one in case.history]
+    return {"config": case.config, "ranks": len(case.last), "history": history, "last": last}
 
 
 def reports(one: cases.Pass) -> list[Call]:
