@@ -114,7 +114,8 @@ def test_the_docstring_says_what_is_seen_where_it_was_reported_and_the_case(tmp_
     assert "Live rows on every rank <= rows captured for the bucket that admission implies." in doc
     assert "Seen: rank 0 needs 12 rows" in doc
     assert "Public: sglang#33906" in doc
-    assert repr(case) in doc
+    assert "Smallest case: ReplayCase(server=Server(cp_size=2, capture_num_tokens=(15,), context_length=64)," in doc
+    assert "batches=(Batch(lengths=(5, 5, 5), prefixes=(0, 0, 0)),))" in doc
     assert "cpbcg" in doc
 
 

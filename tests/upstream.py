@@ -1,7 +1,7 @@
 """Run a test file of SGLang's suite on an unpacked release, without a GPU stack: python upstream.py DIR FILE.
 
 The package itself cannot be imported here. `from sglang...` in the test file finds the release's own leaf modules and
-stand-ins for everything else; `sglang.test`, which no wheel has, is the few names that test files take from it.
+stand-ins for everything else; `sglang.test`, which needs a server, is the few names that test files take from it.
 """
 
 import io

@@ -20,6 +20,14 @@ class Call:
     given: dict[str, Any]
 
 
+def call(value: Any) -> Call:
+    """What makes this dataclass. Only what differs from the defaults, which are the same in the test."""
+    given = {field.name: getattr(value, field.name) for field in fields(value)}
+    return Call(
+        type(value).__name__, {one.name: given[one.name] for one in fields(value) if given[one.name] != one.default}
+    )
+
+
 def of_passes(case: cases.PassesCase) -> dict[str, Any]:
     return {"config": case.config, "ranks": len(case.passes[0]), "passes": [reports(one) for one in case.passes]}
 
@@ -35,9 +43,7 @@ def reports(one: cases.Pass) -> list[Call]:
 
 
 def report(one: cases.RankReport) -> Call:
-    """Only what differs from the defaults, which are the same in the test."""
-    said = {field.name: getattr(one, field.name) for field in fields(one) if getattr(one, field.name) != field.default}
-    return Call("_Report", {NAMES.get(name, name): value for name, value in said.items()})
+    return Call("_Report", {NAMES.get(name, name): value for name, value in call(one).given.items()})
 
 
 def of_server(server: cases.Server) -> dict[str, Any]:

@@ -6,10 +6,11 @@ off the oracles when the test is written: the test itself holds numbers.
 """
 
 import textwrap
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
-from cpbcg_ref.engines.unittest_facts import FACTS, Call
+from cpbcg_ref.engines.unittest_facts import FACTS, Call, call
 from cpbcg_ref.errors import CpbcgError
 from cpbcg_ref.invariants import REGISTRY
 from cpbcg_ref.invariants.model import Invariant
@@ -73,7 +74,7 @@ def no_form(engine: str, kind: str, invariant: str) -> str:
 def about(invariant: Invariant, case: Any, message: str) -> str:
     """The docstring, broken at the line length and safe inside triple quotes."""
     issue = f"Public: {', '.join(invariant.sources)}\n" if invariant.sources else ""
-    smallest = case if len(repr(case)) <= 3 * WIDTH else f"a {type(case).__name__}, below"
+    smallest = one_line(case) if len(one_line(case)) <= 3 * WIDTH else f"a {type(case).__name__}, below"
     text = ABOUT.format(statement=invariant.statement, message=message, issue=issue, case=smallest)
     safe = text.replace("\\", "\\\\").replace('"""', "'''")
     return "\n".join(textwrap.fill(line, WIDTH - 3, break_on_hyphens=False) for line in safe.splitlines())
@@ -106,6 +107,10 @@ def parts(value: Any) -> tuple[str, list[tuple[str, Any]], str]:
         return "[", [("", one) for one in value], "]"
     if isinstance(value, dict):
         return "{", [(f"{one_line(key)}: ", one) for key, one in value.items()], "}"
+    if isinstance(value, tuple):
+        return "(", [("", one) for one in value], ",)" if len(value) == 1 else ")"
+    if is_dataclass(value) and not isinstance(value, Call):
+        value = call(value)
     if isinstance(value, Call):
         return f"{value.name}(", [(f"{name}=", one) for name, one in value.given.items()], ")"
     return f'"{value}"' if type(value) is str else repr(value), [], ""
