@@ -132,7 +132,7 @@ edit(
     "largest-for-smallest",
     "the largest bucket that fits is taken",
     ("replay", LADDER, "(bucket for bucket in capture_num_tokens[::-1] if"),
-    must="select.minimal",
+    must="select.minimal select.monotone",
     smallest=2,
 )
 edit(
