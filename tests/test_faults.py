@@ -265,6 +265,7 @@ def test_faults_that_are_hunted_together_fare_as_if_alone():
     together, _ = hunting.hunt(["tokens-ignored", "bucket-below"], 1)
     alone = [hunting.hunt([trial.key], 1)[0][0] for trial in together]
     assert [trial.hunts[0].examples for trial in together] == [trial.hunts[0].examples for trial in alone]
+    assert [trial.asked for trial in together] == [trial.hunts[0].examples for trial in together]
 
 
 def test_a_trial_ends_when_its_time_is_up(monkeypatch):
