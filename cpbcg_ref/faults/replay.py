@@ -201,8 +201,8 @@ class LargestBucketReplayed(Server):
 
 
 # Rows that are lost between the two.
-@server("overflow-unseen", must="capacity.no-overflow", smallest=18, source="sglang#33906")
-class OverflowUnseen(Server):
+@server("rows-cut-off", must="capacity.no-overflow", smallest=18, source="sglang#33906")
+class RowsCutOff(Server):
     """The bucket is picked by the tokens alone, and rows beyond the captured ones are cut off without a word."""
 
     def select(self, batch: cases.Batch, cp_rank: int) -> int | None:
