@@ -8,7 +8,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from hypothesis.strategies import SearchStrategy
 
 from cpbcg_ref.asking import FAMILIES, CaptureFailed
 from cpbcg_ref.checking.executed import recording
+from cpbcg_ref.checking.leaner import leaner
 from cpbcg_ref.checking.profiles import quiet_settings
 from cpbcg_ref.errors import TargetError
 from cpbcg_ref.invariants.model import Part
@@ -159,21 +160,26 @@ class FamilyRun:
                     run.error = f"{type(problem).__name__}: {problem} ({at.filename}:{at.lineno})"
 
     def shrink(self, run: PartRun) -> None:
-        """Search again with the seed that failed, this time letting Hypothesis shrink."""
+        """Search again with the seed that failed, this time letting Hypothesis shrink; then leave out passes."""
+
+        def violation(case: Any) -> Violation | None:
+            seen = self.ask(case)
+            sentence = run.part.check(case, seen, self.engine.contract)
+            return Violation(sentence, case, seen) if sentence else None
 
         def smallest(case: Any) -> None:
             try:
-                seen = self.ask(case)
+                found = violation(case)
             except Exception:
                 reject()  # a case that breaks the adapter shows nothing about the engine
-            if sentence := run.part.check(case, seen, self.engine.contract):
-                raise Violation(sentence, case, seen)
+            if found:
+                raise found
 
         run.error = f"the engine answered the same cases differently when asked again: {run.violation}"
         try:
             self.search(smallest, run.seed, shrink=True)
         except Violation as found:
-            run.violation, run.error = found, ""
+            run.violation, run.error = leanest(found, violation), ""
         except Flaky:
             return
 
@@ -189,3 +195,12 @@ class FamilyRun:
                 return FAMILIES[self.family].ask(self.engine, case)
             except CaptureFailed:
                 reject()
+
+
+def leanest(found: Violation, violation: Callable[[Any], Violation | None]) -> Violation:
+    """The violation that is left when no pass can be left out any more."""
+    for case in leaner(found.case):
+        with suppress(Exception):  # a case that breaks the adapter, as above
+            if again := violation(case):
+                return leanest(again, violation)
+    return found
