@@ -7,9 +7,10 @@ is then searched alone, with the same seed, and shrunk.
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from hypothesis import given, reject, seed
@@ -20,6 +21,7 @@ from cpbcg_ref.asking import FAMILIES, CaptureFailed
 from cpbcg_ref.checking.executed import recording
 from cpbcg_ref.checking.leaner import leaner
 from cpbcg_ref.checking.profiles import quiet_settings
+from cpbcg_ref.checking.smaller import smaller
 from cpbcg_ref.errors import TargetError
 from cpbcg_ref.invariants.model import Part
 
@@ -91,7 +93,8 @@ class PartRun:
 class FamilyRun:
     """One family of cases on one engine; the functions that ran in the first cases end up in `executed`.
 
-    also: settings of the search over the profile's, such as a database.
+    also: settings of the search over the profile's, such as a database. pinned: every case has the server or the
+    delayer of a deployment.
     """
 
     engine: Any
@@ -101,6 +104,7 @@ class FamilyRun:
     executed: set[str]
     asked: int = 0
     also: dict[str, Any] = field(default_factory=dict)
+    pinned: bool = False
 
     def judge(self, runs: Sequence[PartRun], *, first_seed: int, rounds: int) -> None:
         """Judge every part and shrink what is violated.
@@ -160,10 +164,10 @@ class FamilyRun:
                     run.error = f"{type(problem).__name__}: {problem} ({at.filename}:{at.lineno})"
 
     def shrink(self, run: PartRun) -> None:
-        """Search again with the seed that failed, this time letting Hypothesis shrink; then leave out passes."""
+        """Search again with the seed that failed, this time letting Hypothesis shrink; then try smaller cases."""
 
         def violation(case: Any) -> Violation | None:
-            seen = self.ask(case)
+            seen = self.answers(case)
             sentence = run.part.check(case, seen, self.engine.contract)
             return Violation(sentence, case, seen) if sentence else None
 
@@ -179,9 +183,13 @@ class FamilyRun:
         try:
             self.search(smallest, run.seed, shrink=True)
         except Violation as found:
-            run.violation, run.error = leanest(found, violation), ""
+            run.violation, run.error = leanest(found, violation, self.simpler), ""
         except Flaky:
             return
+
+    def simpler(self, case: Any) -> Iterable[Any]:
+        """What is tried instead of a case; the server and the delayer of a deployment stay as they are."""
+        return chain(leaner(case), () if self.pinned else smaller(case, self.engine.contract))
 
     def search(self, judge: Callable[[Any], None], number: int, *, shrink: bool = False) -> None:
         how = quiet_settings(self.profile, self.family, shrink=shrink, **self.also)
@@ -189,18 +197,23 @@ class FamilyRun:
 
     def ask(self, case: Any) -> Any:
         """The engine's answers; a ladder that it cannot capture rejects the case (capture.legal judges that)."""
+        try:
+            return self.answers(case)
+        except CaptureFailed:
+            reject()
+
+    def answers(self, case: Any) -> Any:
         self.asked += 1
         with recording(self.engine, self.executed) if self.asked <= RECORDED_CASES else nullcontext():
-            try:
-                return FAMILIES[self.family].ask(self.engine, case)
-            except CaptureFailed:
-                reject()
+            return FAMILIES[self.family].ask(self.engine, case)
 
 
-def leanest(found: Violation, violation: Callable[[Any], Violation | None]) -> Violation:
-    """The violation that is left when no pass can be left out any more."""
-    for case in leaner(found.case):
-        with suppress(Exception):  # a case that breaks the adapter, as above
+def leanest(
+    found: Violation, violation: Callable[[Any], Violation | None], simpler: Callable[[Any], Iterable[Any]] = leaner
+) -> Violation:
+    """The violation that is left when nothing can be left out any more."""
+    for case in simpler(found.case):
+        with suppress(Exception):  # a ladder that is not captured, or a case that breaks the adapter, as above
             if again := violation(case):
-                return leanest(again, violation)
+                return leanest(again, violation, simpler)
     return found

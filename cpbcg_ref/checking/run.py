@@ -55,7 +55,7 @@ class Checker:
                 run.skipped = run.skipped or f"this {'server' if self.deployment else 'engine'} never shards a batch"
         if asked := [run for run in runs.values() if not run.skipped]:
             how: dict[str, Any] = {"engine": self.engine, "profile": self.profile, "executed": self.executed}
-            how["asked"] = RECORDED_CASES - self.recorded
+            how |= {"asked": RECORDED_CASES - self.recorded, "pinned": self.deployment is not None}
             of_family = FamilyRun(family=family, strategy=strategy, **how)
             of_family.judge(asked, first_seed=self.seed, rounds=1 if self.deployment else ROUNDS)
         self.judged |= {key: self.part_result(key[0], run) for key, run in runs.items()}

@@ -1,0 +1,123 @@
+"""Cases with fewer requests, tokens, batches or buckets: what shrinks a length and the ladder around it at once.
+
+Hypothesis shrinks the bytes that a case is read off, one or two at a time. A bucket that is as large as its batch does
+not get smaller that way, nor do lengths that only fail together.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from cpbcg_ref.cases import BadLayoutCase, Batch, CaptureCase, LayoutCase, ReplayCase, SelectCase
+from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.oracles.tokens import shardable
+
+
+def smaller(case: Any, contract: Contract) -> Iterator[Any]:
+    """Cases that are smaller and still ones that this engine can be asked, the much smaller ones first.
+
+    >>> case = LayoutCase(cp_size=2, batch=Batch(lengths=(4, 4), prefixes=(0, 0)))
+    >>> [one.batch.lengths for one in smaller(case, Contract())]
+    [(4,), (4,)]
+    """
+    yield from MAKERS.get(type(case), nothing)(case, contract)
+
+
+def nothing(case: Any, contract: Contract) -> Iterator[Any]:
+    return iter(())
+
+
+def without(items: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """All but some neighbours: half of them at first, at last one; never none."""
+    for many in sorted({len(items) // 2, len(items) // 4, 2, 1}, reverse=True):
+        for at in range(len(items) - many + 1) if 0 < many < len(items) else ():
+            yield items[:at] + items[at + many :]
+
+
+def lower(number: int, unit: int) -> list[int]:
+    """Smaller numbers, those with the same remainder first."""
+    same = [unit + number % unit, number - number // unit // 2 * unit, number - unit]
+    return [one for one in dict.fromkeys((*same, number // 2, number - 1)) if 0 <= one < number]
+
+
+def smaller_batches(batch: Batch, unit: int) -> Iterator[Batch]:
+    """unit: what a length can lose without another remainder."""
+    requests = tuple(zip(batch.lengths, batch.prefixes, strict=True))
+    made = [*without(requests), tuple((min(length, unit + length % unit), prefix) for length, prefix in requests)]
+    for i, (length, prefix) in enumerate(requests):
+        lowered = [(one, prefix) for one in lower(length, unit) if one]
+        lowered += [(length, one) for one in dict.fromkeys((0, 1, *lower(prefix, unit))) if one < prefix]
+        made += [(*requests[:i], one, *requests[i + 1 :]) for one in lowered]
+    for some in made:
+        if some != requests:
+            lengths, prefixes = zip(*some, strict=True)
+            yield replace(batch, lengths=lengths, prefixes=prefixes)
+
+
+def layouts(case: LayoutCase, contract: Contract) -> Iterator[LayoutCase]:
+    needs = {"min_length": contract.min_length, "divides": contract.divides}
+    for strategy in dict.fromkeys((case.strategy, *contract.strategies)):
+        for batch in smaller_batches(case.batch, 2 * case.cp_size):
+            if shardable(batch.lengths, case.cp_size, strategy, **needs):
+                yield replace(case, batch=batch, strategy=strategy)
+
+
+def bad_layouts(case: BadLayoutCase, contract: Contract) -> Iterator[BadLayoutCase]:
+    needs = {"min_length": contract.min_length, "divides": contract.divides}
+    for lengths in without(case.lengths):
+        if not shardable(lengths, case.cp_size, case.strategy, **needs):
+            yield replace(case, lengths=lengths)
+
+
+def replays(case: ReplayCase, contract: Contract) -> Iterator[ReplayCase]:
+    """The batches, or one of them and the ladder, or all of them and the ladder."""
+    server, unit = case.server, 2 * case.server.cp_size
+    for strategy in dict.fromkeys((server.strategy, *contract.graph_strategies)):
+        other = replace(case, server=replace(server, strategy=strategy))
+        for offered in without(case.batches):
+            yield replace(other, batches=offered)
+        for i, batch in enumerate(case.batches):
+            for made in smaller_batches(batch, unit):
+                offered = (*case.batches[:i], made, *case.batches[i + 1 :])
+                yield from with_ladders(other, offered, batch.num_tokens - made.num_tokens)
+        most = max((batch.num_tokens for batch in case.batches), default=0)
+        for fewer in lower(most, unit):
+            offered = tuple(shortened(batch, most - fewer) for batch in case.batches)
+            yield from with_ladders(other, offered, most - fewer)
+    for ladder in without(server.capture_num_tokens):
+        yield replace(case, server=replace(server, capture_num_tokens=ladder))
+
+
+def with_ladders(case: ReplayCase, offered: tuple[Batch, ...], fewer: int) -> Iterator[ReplayCase]:
+    """These batches on the same ladder, and on one of buckets with so many tokens fewer."""
+    if all(min(batch.lengths, default=1) > 0 for batch in offered) and offered != case.batches:
+        yield replace(case, batches=offered)
+        ladder = tuple(bucket - fewer for bucket in case.server.capture_num_tokens)
+        if fewer and ladder[0] > 0:
+            yield replace(case, batches=offered, server=replace(case.server, capture_num_tokens=ladder))
+
+
+def shortened(batch: Batch, fewer: int) -> Batch:
+    """Its longest request by so many tokens."""
+    longest = batch.lengths.index(max(batch.lengths)) if batch.lengths else None
+    return replace(batch, lengths=tuple(n - fewer * (i == longest) for i, n in enumerate(batch.lengths)))
+
+
+def selections(case: SelectCase, contract: Contract) -> Iterator[SelectCase]:
+    for ladder in without(case.capture_num_tokens):
+        known = tuple(pair for pair in case.bucket_local_tokens if pair[0] in ladder)
+        yield replace(case, capture_num_tokens=ladder, bucket_local_tokens=known)
+
+
+def captures(case: CaptureCase, contract: Contract) -> Iterator[CaptureCase]:
+    for ladder in without(case.server.capture_num_tokens):
+        yield replace(case, server=replace(case.server, capture_num_tokens=ladder))
+
+
+MAKERS: dict[type, Any] = {
+    LayoutCase: layouts,
+    BadLayoutCase: bad_layouts,
+    ReplayCase: replays,
+    SelectCase: selections,
+    CaptureCase: captures,
+}
