@@ -18,7 +18,7 @@ from cpbcg_ref.checking import session
 from cpbcg_ref.checking.replaying import Replayed, exit_code, never_asked
 from cpbcg_ref.checking.saved import id_of
 from cpbcg_ref.engines.contract import Contract
-from cpbcg_ref.engines.unittests import unittest_for
+from cpbcg_ref.report.unittests import unittest_for
 from cpbcg_ref.strategies import cases_for
 
 ID = id_of("select.fits-rows", SELECT)

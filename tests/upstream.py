@@ -14,7 +14,7 @@ from types import ModuleType, SimpleNamespace
 
 from cpbcg_ref.engines.hermetic import Hermetic
 from cpbcg_ref.engines.sglang_process import LEAVES, SRT
-from cpbcg_ref.engines.unittests import unittest_for
+from cpbcg_ref.report.unittests import unittest_for
 
 MORE = (SRT + "managers.prefill_delayer", SRT + "managers.scheduler")
 

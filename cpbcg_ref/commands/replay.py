@@ -98,7 +98,7 @@ def printed(path: Path, form: str, target: str | None) -> str:
 
     failure = read(path)
     if form == "unittest":
-        from cpbcg_ref.engines.unittests import unittest_for
+        from cpbcg_ref.report.unittests import unittest_for
 
         told = {"invariant": failure.invariant, "case": failure.case, "message": failure.message}
         return unittest_for(engine=re.split("==|@", target or failure.engine)[0], **told)

@@ -10,7 +10,7 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
-from cpbcg_ref.engines.unittest_facts import FACTS, Call, call
+from cpbcg_ref.report.unittest_facts import FACTS, Call, call
 from cpbcg_ref.errors import CpbcgError
 from cpbcg_ref.invariants import REGISTRY
 from cpbcg_ref.invariants.model import Invariant
