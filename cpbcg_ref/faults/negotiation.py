@@ -76,7 +76,7 @@ own_value(
     "timer_expired",
     must="delay.agree",
     source="sglang#30521",
-    smallest=6,
+    smallest=4,
 )
 
 
@@ -126,7 +126,7 @@ wrong(
     over=Hardened,
     must="delay.budget",
     source="ROCm/ATOM#1437",
-    smallest=4,
+    smallest=3,
 )
 wrong(
     "flickering-rank",
