@@ -63,3 +63,22 @@ def test_neighbours_are_left_out_half_of_them_first():
 def test_a_number_keeps_its_remainder_where_it_can():
     assert lower(13, 4) == [5, 9, 6, 12]
     assert lower(0, 4) == []
+
+
+def test_fewer_ranks_are_tried_with_as_many_requests_and_remainders():
+    batch = Batch(lengths=(17, 16, 18), prefixes=(0, 0, 0))
+    made = list(smaller(LayoutCase(cp_size=8, batch=batch), ZIGZAG))
+    assert LayoutCase(cp_size=2, batch=Batch(lengths=(5, 4, 5), prefixes=(0, 0, 0))) in made
+    server = Server(cp_size=8, capture_num_tokens=(60,), context_length=64)
+    offered = [
+        (one.server.cp_size, *one.server.capture_num_tokens)
+        for one in smaller(ReplayCase(server=server, batches=(batch,)), ZIGZAG)
+    ]
+    assert (2, 23) in offered
+
+
+def test_a_bucket_of_twice_the_tokens_stays_one():
+    server = Server(cp_size=2, capture_num_tokens=(14,), context_length=64)
+    case = ReplayCase(server=server, batches=(Batch(lengths=(7,), prefixes=(0,)),))
+    made = [(one.batches[0].lengths, one.server.capture_num_tokens) for one in smaller(case, ZIGZAG)]
+    assert ((6,), (12,)) in made

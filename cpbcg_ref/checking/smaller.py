@@ -54,8 +54,19 @@ def smaller_batches(batch: Batch, unit: int) -> Iterator[Batch]:
             yield replace(batch, lengths=lengths, prefixes=prefixes)
 
 
+def on_fewer_ranks(batch: Batch, cp_size: int, contract: Contract) -> Iterator[tuple[int, Batch]]:
+    """As many requests on fewer ranks, each as short as zigzag shards, or a token longer where it had a remainder."""
+    for ranks in sorted(size for size in contract.cp_sizes if 2 <= size < cp_size):
+        lengths = tuple(2 * ranks + (length % (2 * cp_size) > 0) for length in batch.lengths)
+        if sum(lengths) < batch.num_tokens:
+            yield ranks, replace(batch, lengths=lengths)
+
+
 def layouts(case: LayoutCase, contract: Contract) -> Iterator[LayoutCase]:
     needs = {"min_length": contract.min_length, "divides": contract.divides}
+    for ranks, batch in on_fewer_ranks(case.batch, case.cp_size, contract):
+        if shardable(batch.lengths, ranks, case.strategy, **needs):
+            yield replace(case, batch=batch, cp_size=ranks)
     for strategy in dict.fromkeys((case.strategy, *contract.strategies)):
         for batch in smaller_batches(case.batch, 2 * case.cp_size):
             if shardable(batch.lengths, case.cp_size, strategy, **needs):
@@ -72,6 +83,9 @@ def bad_layouts(case: BadLayoutCase, contract: Contract) -> Iterator[BadLayoutCa
 def replays(case: ReplayCase, contract: Contract) -> Iterator[ReplayCase]:
     """The batches, or one of them and the ladder, or all of them and the ladder."""
     server, unit = case.server, 2 * case.server.cp_size
+    for ranks, batch in on_fewer_ranks(case.batches[0], server.cp_size, contract) if len(case.batches) == 1 else ():
+        other = replace(case, server=replace(server, cp_size=ranks))
+        yield from with_ladders(other, (batch,), case.batches[0].num_tokens - batch.num_tokens)
     for strategy in dict.fromkeys((server.strategy, *contract.graph_strategies)):
         other = replace(case, server=replace(server, strategy=strategy))
         for offered in without(case.batches):
@@ -89,12 +103,15 @@ def replays(case: ReplayCase, contract: Contract) -> Iterator[ReplayCase]:
 
 
 def with_ladders(case: ReplayCase, offered: tuple[Batch, ...], fewer: int) -> Iterator[ReplayCase]:
-    """These batches on the same ladder, and on one of buckets with so many tokens fewer."""
+    """These batches on the same ladder; on one of buckets with so many tokens fewer, or twice as many fewer (a bucket may
+    be twice as large as its batch); and on one bucket for the largest of them."""
     if all(min(batch.lengths, default=1) > 0 for batch in offered) and offered != case.batches:
         yield replace(case, batches=offered)
-        ladder = tuple(bucket - fewer for bucket in case.server.capture_num_tokens)
-        if fewer and ladder[0] > 0:
-            yield replace(case, batches=offered, server=replace(case.server, capture_num_tokens=ladder))
+        ladders = [tuple(bucket - less for bucket in case.server.capture_num_tokens) for less in (fewer, 2 * fewer)]
+        ladders.append((max(batch.num_tokens for batch in offered),))
+        for ladder in ladders:
+            if fewer and ladder[0] > 0:
+                yield replace(case, batches=offered, server=replace(case.server, capture_num_tokens=ladder))
 
 
 def shortened(batch: Batch, fewer: int) -> Batch:
