@@ -47,6 +47,7 @@ def test_a_bucket_shrinks_with_its_batch():
     made = [(one.batches[0].lengths, one.server.capture_num_tokens) for one in smaller(case, ZIGZAG)]
     assert ((7,), (7, 23)) in made
     assert ((7,), (15, 31)) in made
+    assert ((7,), (7,)) in made
 
 
 def test_all_batches_shrink_with_the_ladder():

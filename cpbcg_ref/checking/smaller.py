@@ -103,8 +103,10 @@ def replays(case: ReplayCase, contract: Contract) -> Iterator[ReplayCase]:
 
 
 def with_ladders(case: ReplayCase, offered: tuple[Batch, ...], fewer: int) -> Iterator[ReplayCase]:
-    """These batches on the same ladder; on one of buckets with so many tokens fewer, or twice as many fewer (a bucket may
-    be twice as large as its batch); and on one bucket for the largest of them."""
+    """These batches on the same ladder, on one with so many tokens fewer, and on one bucket for the largest of them.
+
+    With twice as many fewer too: a bucket may be twice as large as its batch.
+    """
     if all(min(batch.lengths, default=1) > 0 for batch in offered) and offered != case.batches:
         yield replace(case, batches=offered)
         ladders = [tuple(bucket - less for bucket in case.server.capture_num_tokens) for less in (fewer, 2 * fewer)]
