@@ -36,15 +36,14 @@ def check(kind: Any, *, least: int = 0, what: str = "it", **values: Any) -> None
 
 
 def check_tokens(values: Any, *, name: str = "lengths", what: str = "a length", requests: int | None = None) -> None:
-    """Tokens per request. The quick test passes good input; the loop finds the culprit."""
+    """Tokens per request. The quick test passes good input; the slow one finds the culprit."""
     if type(values) not in (list, tuple):
         refuse(name, values, "pass a list or tuple with one number of tokens per request")
     if requests is not None and len(values) != requests:
         refuse(name, values, f"pass one for each of {requests} requests; 0 for none")
     if values and (set(map(type, values)) != {int} or min(values) < 0):
-        for i, value in enumerate(values):
-            if type(value) is not int or value < 0:
-                refuse(f"{name}[{i}]", value, f"{what} is an integer >= 0 (tokens)")
+        i = next(i for i, value in enumerate(values) if type(value) is not int or value < 0)
+        refuse(f"{name}[{i}]", values[i], f"{what} is an integer >= 0 (tokens)")
 
 
 def check_ladder(name: str, ladder: Any) -> None:

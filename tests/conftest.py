@@ -11,7 +11,6 @@ from cpbcg_ref.engines.targets import resolve
 
 def pytest_addoption(parser):
     parser.addoption("--every-release", action="store_true", help="natural experiment on all pinned releases")
-    parser.addoption("--seeds", type=int, default=0, help="check every shipped target with this many seeds")
 
 
 @pytest.fixture(scope="session", autouse=True)
