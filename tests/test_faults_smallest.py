@@ -41,9 +41,10 @@ def shown(engine, part, case):
 
 def searched(key, *, most):
     """Size of the smallest case up to `most` that shows the fault, in the first part of its first id that can."""
-    fault, how = FAULTS[key], HOW.get(key, {})
+    fault = FAULTS[key]
     engine = fault.engine
     for part in REGISTRY[fault.expected[0]].parts:
+        how = HOW.get(key, {}) if part.family in ("layout", "replay") else {}
         for one in range(part.family in COUNTED_FROM_ONE, min(most, 2 if part.family == "select" else most) + 1):
             if any(shown(engine, part, case) for case in SMALL[part.family](one, engine.contract, **how)):
                 return one
