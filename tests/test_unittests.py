@@ -14,8 +14,8 @@ from upstream_edits import BROKEN, CONFIG, FULL, LAYOUT, MENDED, QUEUE, SHOULD, 
 from cpbcg_ref.cases import Attempt, AttemptsCase, CaptureCase, DelayerConfig, LastPassCase, Server, VotesCase
 from cpbcg_ref.checking import session
 from cpbcg_ref.checking.saved import rebuilt
-from cpbcg_ref.report.unittests import python, unittest_for
 from cpbcg_ref.errors import CpbcgError
+from cpbcg_ref.report.unittests import python, unittest_for
 
 HERE = Path(__file__).parent
 

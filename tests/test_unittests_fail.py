@@ -7,8 +7,8 @@ from upstream import written
 from upstream_edits import BROKEN, MENDED, SHOULD
 
 from cpbcg_ref.asking import FAMILIES, CaptureFailed
-from cpbcg_ref.report.unittests import forms
 from cpbcg_ref.invariants import REGISTRY
+from cpbcg_ref.report.unittests import forms
 from cpbcg_ref.strategies import cases_for
 
 

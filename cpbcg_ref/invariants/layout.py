@@ -137,6 +137,10 @@ def conserves(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
 @layout("layout.roundtrip", spare_rows, each=gathered, sources="27343")
 def roundtrip(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Shard, pad, all-gather, restore is the identity, also after captured capacity overwrote the row counts."""
+    most = max(map(len, seen.rows)) + case.spare_rows
+    for rank, rows in enumerate(seen.spare_rows):
+        if len(rows) != most:
+            yield f"rank {rank} has {len(rows)} rows where {most} were captured"
     for restored, how in ((seen.restored, ""), (seen.spare_restored, f" with {case.spare_rows} spare rows")):
         for rank, back in enumerate(restored):
             if len(back) != case.batch.num_tokens:

@@ -100,13 +100,13 @@ def show_again(printer: Printer, one: Result) -> None:
     printer.finding(
         word(one), one.invariant, one.message, style=COLOURS["fail" if one.level == "MUST" else "unwitnessed"]
     )
-    printer.wrapped(one.counterexample.python, indent="    ")
+    printer.wrapped(one.counterexample.example, indent="    ")
     printer.say(f"    {one.replay or one.reproduce}")
 
 
 def last_line(campaign: Campaign, report: Report) -> str:
     rounds, end = sum(campaign.done.values()), "interrupted after" if campaign.interrupted else "in"
-    told = f"{campaign.asked:,} examples in {rounds} rounds {end} {report.seconds:.1f} s"
+    told = f"{campaign.asked:,} examples in {rounds} round{'s' * (rounds != 1)} {end} {report.seconds:.1f} s"
     return f"{told}, seed {report.seed}, exit code {campaign.exit_code}"
 
 

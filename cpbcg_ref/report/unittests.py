@@ -10,10 +10,10 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
-from cpbcg_ref.report.unittest_facts import FACTS, Call, call
 from cpbcg_ref.errors import CpbcgError
 from cpbcg_ref.invariants import REGISTRY
 from cpbcg_ref.invariants.model import Invariant
+from cpbcg_ref.report.unittest_facts import FACTS, Call, call
 
 TEMPLATES = Path(__file__).parent / "templates"
 WIDTH = 120

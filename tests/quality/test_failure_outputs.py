@@ -88,8 +88,8 @@ select.pure         MUST   error              30  0 of 1        2.50
 delay.recent-size   MUST   unwitnessed         0  0 of 2        0.00
 
 FAIL select.fits-tokens: bucket 8 for 9 tokens
-    SelectCase(num_tokens=9, required_local_tokens=8, capture_num_tokens=(8,),
-        bucket_local_tokens=((8, 8),))
+    @example(case=SelectCase(num_tokens=9, required_local_tokens=8, capture_num_tokens=(8,),
+        bucket_local_tokens=((8, 8),)))
     cpbcg replay 3f9c2ab1 --failures kept
 
 ERROR select.pure: KeyError: 'rows'
