@@ -256,6 +256,11 @@ def test_watermark_forbids_a_delay_below_it_and_not_on_it():
             "pass 2: rank 0 reports wait_success after 0 passes: it waited at least 1",
         ),
         ([says("no_wait", 1)], "pass 1: rank 0 reports no_wait after 1 passes, not 0 (bound 3)"),
+        (
+            [held(1), says("wait_success", 1), says("wait_success", 1)],
+            "pass 3: rank 0 says wait_success after 1 passes, it was delayed in 0 since its last release",
+        ),
+        ([held(1), says("wait_success", 1), held(1), says("wait_success", 1)], None),
         ([held(1), says("wait_timeout", 1)], "pass 2: rank 0 reports wait_timeout after 1 passes, not 2 (bound 3)"),
         ([held(1), says("token_watermark")], "pass 2: rank 0 reports token_watermark after 0 passes, not 1 (bound 3)"),
         ([held(allow=True)], "pass 1: rank 0 says 'delay' and allows"),
@@ -271,6 +276,11 @@ def test_reason_and_reported_wait_fit(answers, wrong):
 
 def test_reason_may_be_empty_only_when_nobody_is_prefillable():
     assert judge("delay.reason", [NO], [says("")]) is None
+
+
+def test_a_wait_may_go_on_behind_a_pass_without_a_reason():
+    kept = [held(1), says("", 1), says("wait_success", 1)]
+    assert judge("delay.reason", [SLOTS, NO, SLOTS], kept) is None
 
 
 def test_skip_first_is_taken_once_and_together():

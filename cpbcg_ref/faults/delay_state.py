@@ -227,3 +227,11 @@ wrong(
     must="delay.reason",
     smallest=2,
 )
+wrong(
+    "wait-told-again",
+    "a release does not close the episode: the next one reports the same wait once more",
+    "closed = DelayerState(free_pass_used=state.free_pass_used)",
+    "closed = state",
+    must="delay.reason",
+    smallest=4,
+)

@@ -1,13 +1,13 @@
 """The delay.* invariants on why a rank is held or let go: the conditions, what they compare, what is reported."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import permutations
 from typing import Any
 
-from cpbcg_ref.answers import AttemptsSeen, LastPassSeen, Raised, Verdict
-from cpbcg_ref.cases import AttemptsCase, DelayerConfig, LastPassCase, Pass
-from cpbcg_ref.invariants.delay_trace import all_with, delays, passes, raised_at
+from cpbcg_ref.answers import AttemptsSeen, LastPassSeen, PassesSeen, Raised, Verdict
+from cpbcg_ref.cases import AttemptsCase, DelayerConfig, LastPassCase, Pass, PassesCase
+from cpbcg_ref.invariants.delay_trace import all_with, delays, every_step, passes, raised_at, some_step
 from cpbcg_ref.invariants.model import Judge, Sentences, invariant
 from cpbcg_ref.oracles import passes as table
 from cpbcg_ref.oracles.passes import Step
@@ -152,11 +152,43 @@ def a_wait_that_nothing_keeps_up(step: Step, config: DelayerConfig) -> bool:
     return None not in step.started and all_with(step.reports, config, slot=False, queue=False)
 
 
-@passes("delay.reason", a_wait_that_nothing_keeps_up, sources="25949 25975")
-def reason_fits(step: Step, config: DelayerConfig) -> Sentences:
+def a_wait_ends_and_another_pass_is_released(case: PassesCase, seen: PassesSeen) -> bool:
+    said = [[v.reason for v in step.verdicts if v.allow] for step in table.steps(case.passes, seen.passes)]
+    ends = next((i for i, reasons in enumerate(said) if {"wait_success", "wait_timeout"} & set(reasons)), len(said))
+    return any(map(any, said[ends + 1 :]))
+
+
+@invariant(
+    "delay.reason",
+    a_wait_that_nothing_keeps_up,
+    family="passes",
+    some=some_step,
+    sources="25949 25975",
+    a_wait_ends_and_another_pass_is_released=a_wait_ends_and_another_pass_is_released,
+)
+def reason_fits(case: PassesCase, seen: PassesSeen, contract: Any) -> Sentences:
     """`delay` if and only if not allowed; reported wait in passes: `no_wait` 0, `wait_success` at least 1,
-    `wait_timeout` max(bound - 1, 0), `token_watermark` the count so far; `""` only in status `none`.
+    `wait_timeout` max(bound - 1, 0), `token_watermark` the count so far, never more than there were delays since the
+    last release with a reason; `""` only in status `none`.
     """
+    yield from every_step(fits_its_pass)(case, seen, contract)
+    for rank in range(len(case.passes[0])):
+        yield from waits_told_twice(table.steps(case.passes, seen.passes), rank)
+
+
+def waits_told_twice(trace: Iterable[Step], rank: int) -> Sentences:
+    delays = 0
+    for step in trace:
+        verdict = step.verdicts[rank]
+        delays += not verdict.allow
+        if verdict.allow and verdict.wait_passes > delays:
+            said = f"rank {rank} says {verdict.reason} after {verdict.wait_passes} passes"
+            yield f"pass {step.number}: {said}, it was delayed in {delays} since its last release"
+        if verdict.allow and verdict.reason:
+            delays = 0
+
+
+def fits_its_pass(step: Step, config: DelayerConfig) -> Sentences:
     status = table.status(step.reports)
     for rank, (verdict, before) in enumerate(zip(step.verdicts, step.before, strict=True)):
         so_far = before.delayed_passes if before.episode_open else 0
