@@ -2,7 +2,19 @@
 
 import pytest
 
-from cpbcg_ref.cases import BadLayoutCase, Batch, CaptureCase, LayoutCase, ReplayCase, SelectCase, Server
+from cpbcg_ref.cases import (
+    BadLayoutCase,
+    Batch,
+    CaptureCase,
+    DelayerConfig,
+    LastPassCase,
+    LayoutCase,
+    PassesCase,
+    RankReport,
+    ReplayCase,
+    SelectCase,
+    Server,
+)
 from cpbcg_ref.checking.smaller import lower, smaller, without
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.engines.reference import Reference
@@ -83,3 +95,26 @@ def test_a_bucket_of_twice_the_tokens_stays_one():
     case = ReplayCase(server=server, batches=(Batch(lengths=(7,), prefixes=(0,)),))
     made = [(one.batches[0].lengths, one.server.capture_num_tokens) for one in smaller(case, ZIGZAG)]
     assert ((6,), (12,)) in made
+
+
+def test_a_negotiation_is_tried_without_each_of_its_ranks():
+    config = DelayerConfig(dp_size=3, max_delay_passes=1, max_running_requests=1)
+    one_pass = tuple(RankReport(prefillable=True, running_batch=rank) for rank in range(3))
+    case = PassesCase(config=config, passes=(one_pass, one_pass))
+    left = [[report.running_batch for report in made.passes[1]] for made in smaller(case, Contract())]
+    assert left == [[1, 2], [0, 2], [0, 1]]
+    assert {made.config.dp_size for made in smaller(case, Contract())} == {2}
+
+
+def test_a_pair_of_last_passes_loses_a_rank_everywhere():
+    config = DelayerConfig(dp_size=2, max_delay_passes=1, max_running_requests=1)
+    one_pass = tuple(RankReport(prefillable=True, running_batch=rank) for rank in range(2))
+    case = LastPassCase(config=config, history=(one_pass,), last=one_pass, other_last=one_pass)
+    made = next(iter(smaller(case, Contract())))
+    assert (made.history, made.last, made.other_last) == ((one_pass[1:],), one_pass[1:], one_pass[1:])
+
+
+def test_a_replica_has_no_rank_to_lose():
+    config = DelayerConfig(dp_size=3, max_delay_passes=1, max_running_requests=1, enable_dp_attention=False)
+    case = PassesCase(config=config, passes=((RankReport(prefillable=True),),))
+    assert list(smaller(case, Contract())) == []

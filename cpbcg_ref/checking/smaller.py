@@ -1,4 +1,4 @@
-"""Cases with fewer requests, tokens, batches or buckets: what shrinks a length and the ladder around it at once.
+"""Cases with fewer requests, tokens, batches, buckets or ranks: what shrinks a length and the ladder around it at once.
 
 Hypothesis shrinks the bytes that a case is read off, one or two at a time. A bucket that is as large as its batch does
 not get smaller that way, nor do lengths that only fail together.
@@ -8,7 +8,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from cpbcg_ref.cases import BadLayoutCase, Batch, CaptureCase, LayoutCase, ReplayCase, SelectCase
+from cpbcg_ref.cases import (
+    BadLayoutCase,
+    Batch,
+    CaptureCase,
+    LastPassCase,
+    LayoutCase,
+    PassesCase,
+    ReplayCase,
+    SelectCase,
+)
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.oracles.tokens import shardable
 
@@ -133,10 +142,26 @@ def captures(case: CaptureCase, contract: Contract) -> Iterator[CaptureCase]:
         yield replace(case, server=replace(case.server, capture_num_tokens=ladder))
 
 
+def of_fewer_ranks(case: PassesCase | LastPassCase, contract: Contract) -> Iterator[PassesCase | LastPassCase]:
+    """Without one of the ranks in every pass; a replica that decides alone is one rank already."""
+    config = case.config
+    for gone in range(config.dp_size) if config.enable_dp_attention and config.dp_size > 1 else ():
+        others = [rank for rank in range(config.dp_size) if rank != gone]
+        told: dict[str, Any] = {"config": replace(config, dp_size=len(others))}
+        for name in ("passes", "history"):
+            if passes := getattr(case, name, ()):
+                told[name] = tuple(tuple(one[rank] for rank in others) for one in passes)
+        for name in ("last", "other_last") if isinstance(case, LastPassCase) else ():
+            told[name] = tuple(getattr(case, name)[rank] for rank in others)
+        yield replace(case, **told)
+
+
 MAKERS: dict[type, Any] = {
     LayoutCase: layouts,
     BadLayoutCase: bad_layouts,
     ReplayCase: replays,
     SelectCase: selections,
     CaptureCase: captures,
+    PassesCase: of_fewer_ranks,
+    LastPassCase: of_fewer_ranks,
 }
