@@ -1,5 +1,4 @@
-"""The GPU conformance layer: replays the chosen graphs on real context-parallel groups.
+"""The GPU conformance layer: replays the buckets that an engine chooses on groups of context-parallel ranks.
 
-Nothing runs here yet. Until it does, every `data.*` invariant of the registry is reported as `skip`, with this as the
-reason; see ARCHITECTURE.md.
+`python -m gpu_conformance` runs it, on CPU or GPU; `docs/gpu_conformance.md` says what is checked and how.
 """

@@ -1,0 +1,43 @@
+"""The collectives of a rank that has a process of its own, over gloo on CPU tensors and nccl on CUDA tensors."""
+
+from collections.abc import Callable, Generator
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from gpu_conformance.model import AllGather
+
+
+class Broken(Exception):
+    """A collective failed: mostly because another rank is gone."""
+
+
+def join(rank: int, ranks: int, store: str, *, timeout_s: float) -> None:
+    """Headers are CPU tensors also where the model is on a GPU: a wrong size over nccl would hang."""
+    torch.set_num_threads(1)
+    backend = "cpu:gloo,cuda:nccl" if dist.is_nccl_available() and torch.cuda.device_count() else "gloo"
+    dist.init_process_group(backend, store, rank=rank, world_size=ranks, timeout=timedelta(seconds=timeout_s))
+
+
+def drive(work: Generator[Any, Any, Any], tell: Callable[[str], None]) -> Any:
+    """Run the generator of a rank; each collective that it yields is carried out by the process group."""
+    sent: Any = None
+    while True:
+        try:
+            asked = work.send(sent)
+        except StopIteration as ended:
+            return ended.value
+        tell(f"all-gather of {asked.what}" if isinstance(asked, AllGather) else asked.what)
+        sent = all_gather(asked.rows) if isinstance(asked, AllGather) else None
+
+
+def all_gather(rows: torch.Tensor) -> torch.Tensor:
+    gathered = rows.new_empty((dist.get_world_size() * len(rows), *rows.shape[1:]))
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    try:
+        gather(gathered, rows.contiguous())
+    except RuntimeError as problem:
+        raise Broken(str(problem)) from problem
+    return gathered

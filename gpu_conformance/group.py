@@ -1,0 +1,142 @@
+"""One group of ranks serving one list of batches, under any driver."""
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import cpbcg_ref
+from cpbcg_ref import cases
+from cpbcg_ref.engines.contract import missing
+from cpbcg_ref.engines.reference import ReferenceServer, known
+from cpbcg_ref.errors import TargetError
+from gpu_conformance import processes
+from gpu_conformance.checks import Finding
+from gpu_conformance.lockstep import lockstep
+from gpu_conformance.model import Model
+from gpu_conformance.plan import Plan
+from gpu_conformance.plants import PLANTS, Plant
+from gpu_conformance.rank import Rank
+from gpu_conformance.work import Decide, Offer, Seen, work
+
+KINDS = ("kill", "stop", "loop", "raise", "bucket", "skip")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inject:
+    """A rank that fails at a batch: KIND:RANK@BATCH, such as kill:2@10."""
+
+    kind: str
+    rank: int
+    batch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """driver: lockstep or gloo. slots: of every rank's cache."""
+
+    driver: str
+    server: cases.Server
+    model: Model
+    offers: tuple[Offer, ...]
+    slots: int
+    plant: str = ""
+    inject: Inject | None = None
+    timeout_s: float = 20.0
+
+    def serve(self, engine: Any) -> list[Seen]:
+        """What every rank saw. Raises processes.Failure if one failed."""
+        started, ranks = self.start(engine), self.server.cp_size
+        if self.driver == "lockstep":
+            return lockstep([self.rank(started, cp_rank) for cp_rank in range(ranks)])
+        told = processes.run(partial(self.rank, started), ranks=ranks, timeout_s=self.timeout_s, encode=asdict)
+        return list(map(seen_of, told))
+
+    def start(self, engine: Any) -> Any:
+        """The engine's captured server, or the reference's around its selector. TargetError if it has neither."""
+        if not missing(engine, "replay"):
+            return engine.start(self.server)
+        if lacking := missing(engine, "selection"):
+            raise TargetError(f"{engine.name} {engine.version} chooses no bucket: {lacking}")
+        started = SelectorOnly(self.server, cpbcg_ref)
+        started.engine = engine
+        return started
+
+    def rank(self, started: Any, cp_rank: int) -> Any:
+        plant = PLANTS.get(self.plant, Plant(what="nothing", caught_by=()))
+        rank = Rank(
+            cp_rank=cp_rank, cp_size=self.server.cp_size, truth=self.model, slots=self.slots, parts=plant.parts(cp_rank)
+        )
+        inject = self.inject if self.inject and self.inject.rank == cp_rank else None
+        if self.plant == "one-batch-ahead" and cp_rank == 1:
+            inject = Inject(kind="skip", rank=1, batch=len(self.offers) // 2)
+        choose = plant.decide or decide
+        return work(rank, started, offered(self.offers, inject), decide=disturbed(choose, inject) if inject else choose)
+
+
+def offered(offers: Sequence[Offer], inject: Inject | None) -> Iterator[tuple[int, Offer]]:
+    """The batches with their numbers; a rank that skips one goes on with the next."""
+    for number, offer in enumerate(offers):
+        if not (inject and inject.kind == "skip" and inject.batch == number):
+            yield number, offer
+
+
+def disturbed(choose: Decide, inject: Inject) -> Decide:
+    """Chooses like `choose`; at one batch the rank's misfortune happens."""
+
+    def chosen(started: Any, batch: Plan, *, cp_rank: int, number: int) -> int | None:
+        right = choose(started, batch, cp_rank=cp_rank, number=number)
+        if number != inject.batch:
+            return right
+        befall(inject.kind)
+        ladder = started.captured(cp_rank).capture_num_tokens
+        return next(bucket for bucket in (*ladder, None) if bucket != right) if inject.kind == "bucket" else right
+
+    return chosen
+
+
+def befall(kind: str) -> None:
+    if kind in ("kill", "stop"):
+        os.kill(os.getpid(), signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
+    while kind == "loop":
+        pass
+    if kind == "raise":
+        raise RuntimeError("injected: this rank raises")
+
+
+def decide(started: Any, batch: Plan, *, cp_rank: int, number: int) -> int | None:
+    """The engine's own choice."""
+    asked = cases.Batch(lengths=batch.lengths, prefixes=tuple(one.prefix for one in batch.sequences))
+    if not started.can_run_graph(asked, cp_rank=cp_rank):
+        return None
+    bucket: int | None = started.select(asked, cp_rank=cp_rank)
+    return bucket
+
+
+class SelectorOnly(ReferenceServer):
+    """The reference around another engine's selector."""
+
+    engine: Any
+
+    def select(self, batch: cases.Batch, cp_rank: int) -> int | None:
+        if not self.is_cp_active(batch, cp_rank):
+            return None
+        bucket: int | None = self.engine.select_replay_bucket(
+            num_tokens=batch.num_tokens,
+            required_local_tokens=cpbcg_ref.required_local_tokens(known(batch), **self.table.group),
+            capture_num_tokens=list(self.table.capture_num_tokens),
+            bucket_local_tokens=dict(self.table.bucket_local_tokens),
+            max_padding_factor=self.server.max_padding_factor,
+            min_replay_bucket=self.server.min_replay_bucket,
+        )
+        return bucket
+
+    def can_run_graph(self, batch: cases.Batch, cp_rank: int) -> bool:
+        return self.select(batch, cp_rank) is not None
+
+
+def seen_of(told: dict[str, Any]) -> Seen:
+    """Back from JSON."""
+    return Seen(**told | {"findings": [Finding(**finding) for finding in told["findings"]]})

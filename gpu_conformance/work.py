@@ -1,0 +1,166 @@
+"""What one rank does from start to end: capture, then every batch chosen, announced, run five times and compared."""
+
+import time
+import zlib
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import torch
+
+from gpu_conformance import checks
+from gpu_conformance.buffers import Fill
+from gpu_conformance.checks import Finding
+from gpu_conformance.model import AllGather, Doing, Model
+from gpu_conformance.plan import Plan, Request, plan
+from gpu_conformance.rank import Output, Rank
+from gpu_conformance.whole import Whole, whole
+
+Decide = Callable[..., int | None]  # of (started engine, batch, *, cp_rank, number of the batch)
+EAGER = 0  # in a header: no bucket
+OTHER_FILL = Fill(token=5, position=9)
+HEADER = ("batch", "bucket", "tokens", "checksum of the lengths")
+AGREE = ("agree.collectives", "agree.bucket", "agree.collectives", "agree.collectives")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """One batch. Prefixes were prefilled before: by earlier batches of this run if `chunked`."""
+
+    requests: tuple[Request, ...]
+    chunked: bool = False
+
+
+@dataclass(kw_only=True)
+class Seen:
+    """What a rank reports when it is done. Plain data: it crosses processes."""
+
+    cp_rank: int
+    findings: list[Finding] = field(default_factory=list)
+    judged: dict[str, int] = field(default_factory=dict)  # per id, batches
+    seconds: dict[str, float] = field(default_factory=dict)  # per stage; other ranks' waiting included
+    replayed: int = 0
+    eager: int = 0
+    replayed_tokens: int = 0
+    padded: int = 0  # rows of the replayed buckets, all ranks
+
+    @contextmanager
+    def timed(self, stage: str) -> Generator[None, None, None]:
+        began = time.perf_counter()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - began
+
+    def judge(self, ids: str, found: Sequence[Finding]) -> None:
+        for name in ids.split():
+            self.judged[name] = self.judged.get(name, 0) + 1
+        self.findings += found
+
+
+def work(rank: Rank, started: Any, offers: Iterable[tuple[int, Offer]], *, decide: Decide) -> Any:
+    """The generator of a rank: capture every bucket, then serve every numbered batch.
+
+    Ranks that are not at the same batch end here: what one sends is not what the others take it for.
+    """
+    seen, captured = Seen(cp_rank=rank.cp_rank), started.captured(rank.cp_rank)
+    rows = dict(captured.bucket_local_tokens)
+    with seen.timed("capture"):
+        yield from rank.capture(dict(captured.requests), rows)
+    for number, offer in offers:
+        yield Doing(what=f"batch {number}: choosing a bucket")
+        batch = plan(offer.requests, rank.cp_size)
+        bucket = decide(started, batch, cp_rank=rank.cp_rank, number=number)
+        told_alike = yield from announced(seen, batch, number, bucket)
+        if not told_alike[0]:
+            break
+        if all(told_alike):
+            yield from serve(rank, seen, batch, bucket, rows, offer)
+    return seen
+
+
+def announced(seen: Seen, batch: Plan, number: int, bucket: int | None) -> Any:
+    """Compare headers before the batch: ranks that part ways would hang. Per column: are all alike."""
+    checksum = zlib.crc32(repr(batch.lengths).encode())
+    mine = torch.tensor([[number, bucket or EAGER, len(batch.tokens), checksum]])
+    table = yield AllGather(what="headers", rows=mine)
+    found = []
+    for name, invariant, column in zip(HEADER, AGREE, table.T.tolist(), strict=True):
+        if len(set(column)) > 1:
+            eager_too = name == "bucket" and EAGER in column
+            said = ", ".join(f"rank {rank} {value}" for rank, value in enumerate(column))
+            sentence = f"batch {number}, {name}: {said} (lengths {checks.told(batch)})"
+            found.append(Finding(invariant="agree.mode" if eager_too else invariant, sentence=sentence))
+    seen.judge("agree.bucket agree.mode agree.collectives", found)
+    return [len(set(column)) == 1 for column in table.T.tolist()]
+
+
+def serve(rank: Rank, seen: Seen, batch: Plan, bucket: int | None, rows: dict[int, int], offer: Offer) -> Any:
+    """Run one batch every way there is and compare."""
+    with seen.timed("reference"):
+        expected = [alone(rank.truth, request.tokens) for request in batch.sequences]
+    if not offer.chunked:
+        for request, one in zip(batch.sequences, expected, strict=True):
+            rank.cache[:, list(request.slots[: request.prefix])] = one.kv[:, : request.prefix]
+    if bucket is None or bucket not in rank.graphs:
+        yield from run_eager(rank, seen, batch, expected)
+    else:
+        seen.judge(
+            "capacity.no-overflow", list(checks.rows_fit(batch, rank.cp_rank, bucket=bucket, captured=rows[bucket]))
+        )
+        yield from run_graph(rank, seen, batch, bucket, rows[bucket], expected)
+
+
+def run_eager(rank: Rank, seen: Seen, batch: Plan, expected: list[Whole]) -> Any:
+    seen.eager += 1
+    with seen.timed("eager"):
+        out = yield from rank.eager(batch, max(map(len, batch.rows)))
+    seen.judge("data.replay-equals-eager", list(right(rank, batch, out, expected)))
+
+
+def right(rank: Rank, batch: Plan, out: Output, expected: list[Whole]) -> checks.Findings:
+    """All live rows came out, and they are those of every sequence alone."""
+    yield from checks.rows_came_out(batch, rank.cp_rank, out)
+    exactly = rank.truth.arithmetic.name == "exact"
+    yield from checks.right(batch, rank.cp_rank, out, expected, exactly=exactly)
+
+
+def run_graph(rank: Rank, seen: Seen, batch: Plan, bucket: int, rows: int, expected: list[Whole]) -> Any:
+    seen.replayed += 1
+    seen.replayed_tokens += len(batch.tokens)
+    seen.padded += rows * rank.cp_size
+    before, own = rank.cache.clone(), rank.cp_rank
+    with seen.timed("replay"):
+        out = yield from rank.replay(batch, bucket)
+    again = yield from rerun(rank, before, rank.replay(batch, bucket, fill=OTHER_FILL))
+    fresh = yield from rerun(rank, before, rank.replay(batch, bucket, fresh=True))
+    with seen.timed("eager"):
+        twin = yield from rerun(rank, before, rank.eager(batch, rows))
+    seen.judge(
+        "data.replay-equals-eager",
+        [
+            *checks.same("between replay and eager", "replay-equals-eager", batch, own, out, twin),
+            *right(rank, batch, out, expected),
+        ],
+    )
+    seen.judge("data.padding-inert", list(checks.same("with another padding", "padding-inert", batch, own, out, again)))
+    seen.judge(
+        "data.history-free",
+        [
+            *checks.planned_slots_only(batch, own, before, out),
+            *checks.same("after other batches", "history-free", batch, own, out, fresh),
+        ],
+    )
+    intact = [] if rank.intact() else [checks.broken("in-bounds", f"rank {own}: a guard was overwritten", batch)]
+    seen.judge("data.in-bounds", intact)
+
+
+def rerun(rank: Rank, before: torch.Tensor, run: Any) -> Any:
+    """From the cache as it was."""
+    rank.cache.copy_(before)
+    return (yield from run)
+
+
+@cache
+def alone(model: Model, tokens: tuple[int, ...]) -> Whole:
+    return whole(model, tokens)
