@@ -19,8 +19,12 @@ TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-5}
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
+    """batch: its number in the run, cp_rank: who saw it; both are filled in where it is reported."""
+
     invariant: str
     sentence: str
+    batch: int = -1
+    cp_rank: int = -1
 
 
 Findings = Iterator[Finding]

@@ -35,13 +35,14 @@ class Inject:
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """driver: lockstep or gloo. slots: of every rank's cache."""
+    """driver: lockstep, gloo or nccl. slots: of every rank's cache. workload: what its batches are."""
 
     driver: str
     server: cases.Server
     model: Model
     offers: tuple[Offer, ...]
     slots: int
+    workload: str = ""
     plant: str = ""
     inject: Inject | None = None
     timeout_s: float = 20.0

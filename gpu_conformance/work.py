@@ -4,7 +4,7 @@ import time
 import zlib
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -45,6 +45,8 @@ class Seen:
     eager: int = 0
     replayed_tokens: int = 0
     padded: int = 0  # rows of the replayed buckets, all ranks
+    number: int = -1  # of the batch that is judged
+    chosen: list[tuple[int, int]] = field(default_factory=list)  # (number, bucket or EAGER) of every batch served
 
     @contextmanager
     def timed(self, stage: str) -> Generator[None, None, None]:
@@ -55,7 +57,7 @@ class Seen:
     def judge(self, ids: str, found: Sequence[Finding]) -> None:
         for name in ids.split():
             self.judged[name] = self.judged.get(name, 0) + 1
-        self.findings += found
+        self.findings += [replace(one, batch=self.number, cp_rank=self.cp_rank) for one in found]
 
 
 def work(rank: Rank, started: Any, offers: Iterable[tuple[int, Offer]], *, decide: Decide) -> Any:
@@ -68,6 +70,7 @@ def work(rank: Rank, started: Any, offers: Iterable[tuple[int, Offer]], *, decid
     with seen.timed("capture"):
         yield from rank.capture(dict(captured.requests), rows)
     for number, offer in offers:
+        seen.number = number
         yield Doing(what=f"batch {number}: choosing a bucket")
         batch = plan(offer.requests, rank.cp_size)
         bucket = decide(started, batch, cp_rank=rank.cp_rank, number=number)
@@ -75,6 +78,7 @@ def work(rank: Rank, started: Any, offers: Iterable[tuple[int, Offer]], *, decid
         if not told_alike[0]:
             break
         if all(told_alike):
+            seen.chosen.append((number, bucket or EAGER))
             yield from serve(rank, seen, batch, bucket, rows, offer)
     return seen
 
