@@ -36,7 +36,7 @@ def serve(group: Group, engine: Any) -> list[Seen]:
         collectives.join(rank(), ranks(), "env://", timeout_s=group.timeout_s)
         if group.model.device.startswith("cuda"):
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        mine = collectives.drive(group.rank(group.start(engine), rank()), doing.append)
+        mine = collectives.drive(group.rank(engine, group.start(engine), rank()), doing.append)
         return [seen_of(json.loads(told)) for told in gathered(json.dumps(asdict(mine)))]
     except Exception as problem:
         kind = "lost the others" if isinstance(problem, collectives.Broken) else "raised"

@@ -9,6 +9,8 @@ from typing import Any
 
 import cpbcg_ref
 from cpbcg_ref import cases
+from cpbcg_ref.answers import Raised
+from cpbcg_ref.asking import answered
 from cpbcg_ref.engines.contract import missing
 from cpbcg_ref.engines.reference import ReferenceServer, known
 from cpbcg_ref.errors import TargetError
@@ -51,8 +53,8 @@ class Group:
         """What every rank saw. Raises processes.Failure if one failed."""
         started, ranks = self.start(engine), self.server.cp_size
         if self.driver == "lockstep":
-            return lockstep([self.rank(started, cp_rank) for cp_rank in range(ranks)])
-        told = processes.run(partial(self.rank, started), ranks=ranks, timeout_s=self.timeout_s, encode=asdict)
+            return lockstep([self.rank(engine, started, cp_rank) for cp_rank in range(ranks)])
+        told = processes.run(partial(self.rank, engine, started), ranks=ranks, timeout_s=self.timeout_s, encode=asdict)
         return list(map(seen_of, told))
 
     def start(self, engine: Any) -> Any:
@@ -65,7 +67,7 @@ class Group:
         started.engine = engine
         return started
 
-    def rank(self, started: Any, cp_rank: int) -> Any:
+    def rank(self, engine: Any, started: Any, cp_rank: int) -> Any:
         plant = PLANTS.get(self.plant, Plant(what="nothing", caught_by=()))
         rank = Rank(
             cp_rank=cp_rank, cp_size=self.server.cp_size, truth=self.model, slots=self.slots, parts=plant.parts(cp_rank)
@@ -73,7 +75,7 @@ class Group:
         inject = self.inject if self.inject and self.inject.rank == cp_rank else None
         if self.plant == "one-batch-ahead" and cp_rank == 1:
             inject = Inject(kind="skip", rank=1, batch=len(self.offers) // 2)
-        choose = plant.decide or decide
+        choose = plant.decide or partial(decide, engine)
         return work(rank, started, offered(self.offers, inject), decide=disturbed(choose, inject) if inject else choose)
 
 
@@ -87,7 +89,7 @@ def offered(offers: Sequence[Offer], inject: Inject | None) -> Iterator[tuple[in
 def disturbed(choose: Decide, inject: Inject) -> Decide:
     """Chooses like `choose`; at one batch the rank's misfortune happens."""
 
-    def chosen(started: Any, batch: Plan, *, cp_rank: int, number: int) -> int | None:
+    def chosen(started: Any, batch: Plan, *, cp_rank: int, number: int) -> Any:
         right = choose(started, batch, cp_rank=cp_rank, number=number)
         if number != inject.batch:
             return right
@@ -107,13 +109,13 @@ def befall(kind: str) -> None:
         raise RuntimeError("injected: this rank raises")
 
 
-def decide(started: Any, batch: Plan, *, cp_rank: int, number: int) -> int | None:
-    """The engine's own choice."""
+def decide(engine: Any, started: Any, batch: Plan, *, cp_rank: int, number: int) -> Any:
+    """The engine's own choice; `Raised` where it raises. What the adapter raises goes up: the rank fails."""
     asked = cases.Batch(lengths=batch.lengths, prefixes=tuple(one.prefix for one in batch.sequences))
-    if not started.can_run_graph(asked, cp_rank=cp_rank):
-        return None
-    bucket: int | None = started.select(asked, cp_rank=cp_rank)
-    return bucket
+    admitted = answered(engine, started.can_run_graph, asked, cp_rank=cp_rank)
+    if isinstance(admitted, Raised) or not admitted:
+        return admitted or None
+    return answered(engine, started.select, asked, cp_rank=cp_rank)
 
 
 class SelectorOnly(ReferenceServer):

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from cpbcg_ref.answers import Raised
 from gpu_conformance import checks
 from gpu_conformance.buffers import Fill
 from gpu_conformance.checks import Finding
@@ -18,8 +19,9 @@ from gpu_conformance.plan import Plan, Request, plan
 from gpu_conformance.rank import Output, Rank
 from gpu_conformance.whole import Whole, whole
 
-Decide = Callable[..., int | None]  # of (started engine, batch, *, cp_rank, number of the batch)
-EAGER = 0  # in a header: no bucket
+Decide = Callable[..., int | Raised | None]  # of (started engine, batch, *, cp_rank, number of the batch)
+EAGER, RAISED = 0, -1  # in a header: no bucket, the engine raised
+END = -1  # in a header: no batch is left
 OTHER_FILL = Fill(token=5, position=9)
 HEADER = ("batch", "bucket", "tokens", "checksum of the lengths")
 AGREE = ("agree.collectives", "agree.bucket", "agree.collectives", "agree.collectives")
@@ -65,7 +67,7 @@ def work(rank: Rank, started: Any, offers: Iterable[tuple[int, Offer]], *, decid
 
     Ranks that are not at the same batch end here: what one sends is not what the others take it for.
     """
-    seen, captured = Seen(cp_rank=rank.cp_rank), started.captured(rank.cp_rank)
+    seen, captured, ran = Seen(cp_rank=rank.cp_rank), started.captured(rank.cp_rank), False
     rows = dict(captured.bucket_local_tokens)
     with seen.timed("capture"):
         yield from rank.capture(dict(captured.requests), rows)
@@ -76,34 +78,50 @@ def work(rank: Rank, started: Any, offers: Iterable[tuple[int, Offer]], *, decid
         bucket = decide(started, batch, cp_rank=rank.cp_rank, number=number)
         told_alike = yield from announced(seen, batch, number, bucket)
         if not told_alike[0]:
-            break
-        if all(told_alike):
+            return seen
+        ran, before = all(told_alike) and not isinstance(bucket, Raised), ran
+        if ran:
             seen.chosen.append((number, bucket or EAGER))
-            yield from serve(rank, seen, batch, bucket, rows, offer)
+            yield from serve(rank, seen, batch, bucket, rows, chunked=offer.chunked and before)
+        elif isinstance(bucket, Raised):
+            said = f"rank {rank.cp_rank}: the engine raised {bucket}, nothing was computed"
+            seen.judge("data.replay-equals-eager", [checks.broken("replay-equals-eager", said, batch)])
+    seen.number += 1
+    found, _ = yield from compared([END, EAGER, 0, 0], "the end")  # a rank that ended early would be waited for
+    seen.judge("", found)
     return seen
 
 
-def announced(seen: Seen, batch: Plan, number: int, bucket: int | None) -> Any:
+def announced(seen: Seen, batch: Plan, number: int, bucket: int | Raised | None) -> Any:
     """Compare headers before the batch: ranks that part ways would hang. Per column: are all alike."""
-    checksum = zlib.crc32(repr(batch.lengths).encode())
-    mine = torch.tensor([[number, bucket or EAGER, len(batch.tokens), checksum]])
-    table = yield AllGather(what="headers", rows=mine)
-    found = []
-    for name, invariant, column in zip(HEADER, AGREE, table.T.tolist(), strict=True):
-        if len(set(column)) > 1:
-            eager_too = name == "bucket" and EAGER in column
-            said = ", ".join(f"rank {rank} {value}" for rank, value in enumerate(column))
-            sentence = f"batch {number}, {name}: {said} (lengths {checks.told(batch)})"
-            found.append(Finding(invariant="agree.mode" if eager_too else invariant, sentence=sentence))
+    checksum, chosen = zlib.crc32(repr(batch.lengths).encode()), RAISED if isinstance(bucket, Raised) else bucket
+    header = [number, chosen or EAGER, len(batch.tokens), checksum]
+    found, alike = yield from compared(header, f"batch {number} (lengths {checks.told(batch)})")
     seen.judge("agree.bucket agree.mode agree.collectives", found)
-    return [len(set(column)) == 1 for column in table.T.tolist()]
+    return alike
 
 
-def serve(rank: Rank, seen: Seen, batch: Plan, bucket: int | None, rows: dict[int, int], offer: Offer) -> Any:
-    """Run one batch every way there is and compare."""
+def compared(header: list[int], where: str) -> Any:
+    """What differs between the ranks' headers, and per column whether all are alike."""
+    columns = (yield AllGather(what="headers", rows=torch.tensor([header]))).T.tolist()
+    alike = [len(set(column)) == 1 for column in columns]
+    table = zip(HEADER, AGREE, columns, alike, strict=True)
+    found = [differing(*parted, where) for *parted, same in table if not same]
+    return found if alike[0] else found[:1], alike  # of different batches everything differs
+
+
+def differing(name: str, invariant: str, column: list[int], where: str) -> Finding:
+    words = {"batch": {END: "none left"}, "bucket": {EAGER: "eager", RAISED: "raised"}}.get(name, {})
+    said = ", ".join(f"rank {rank} {words.get(value, value)}" for rank, value in enumerate(column))
+    parts = name == "bucket" and not {EAGER, RAISED}.isdisjoint(column)
+    return Finding(invariant="agree.mode" if parts else invariant, sentence=f"{where}: {name}: {said}")
+
+
+def serve(rank: Rank, seen: Seen, batch: Plan, bucket: int | None, rows: dict[int, int], *, chunked: bool) -> Any:
+    """Run one batch every way there is and compare. chunked: the batch before cached the prefixes."""
     with seen.timed("reference"):
         expected = [alone(rank.truth, request.tokens) for request in batch.sequences]
-    if not offer.chunked:
+    if not chunked:
         for request, one in zip(batch.sequences, expected, strict=True):
             rank.cache[:, list(request.slots[: request.prefix])] = one.kv[:, : request.prefix]
     if bucket is None or bucket not in rank.graphs:
