@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from gpu_conformance.model import AllGather
+from gpu_conformance.model import AllGather, Doing
 
 
 class Broken(Exception):
@@ -18,19 +18,30 @@ def join(rank: int, ranks: int, store: str, *, timeout_s: float) -> None:
     """Headers are CPU tensors also where the model is on a GPU: a wrong size over nccl would hang."""
     torch.set_num_threads(1)
     backend = "cpu:gloo,cuda:nccl" if dist.is_nccl_available() and torch.cuda.device_count() else "gloo"
-    dist.init_process_group(backend, store, rank=rank, world_size=ranks, timeout=timedelta(seconds=timeout_s))
+    try:
+        dist.init_process_group(backend, store, rank=rank, world_size=ranks, timeout=timedelta(seconds=timeout_s))
+    except (RuntimeError, ValueError) as problem:
+        raise Broken(f"the group did not come together: {problem}") from problem
 
 
 def drive(work: Generator[Any, Any, Any], tell: Callable[[str], None]) -> Any:
     """Run the generator of a rank; each collective that it yields is carried out by the process group."""
-    sent: Any = None
+    sent, doing = None, ""
     while True:
         try:
             asked = work.send(sent)
         except StopIteration as ended:
             return ended.value
-        tell(f"all-gather of {asked.what}" if isinstance(asked, AllGather) else asked.what)
+        doing = asked.what if isinstance(asked, Doing) else doing
+        tell(operation(asked, doing))
         sent = all_gather(asked.rows) if isinstance(asked, AllGather) else None
+
+
+def operation(asked: AllGather | Doing, doing: str) -> str:
+    """What a rank is at, for whoever looks when it hangs. doing: what it said last."""
+    if isinstance(asked, Doing):
+        return asked.what
+    return f"all-gather of {asked.what}" + (f", after {doing}" if doing else "")
 
 
 def all_gather(rows: torch.Tensor) -> torch.Tensor:

@@ -1,36 +1,57 @@
 """All ranks in one process, in step: each runs to its next collective, then all get the result."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from gpu_conformance.collectives import operation
+from gpu_conformance.failure import Failure, trace
 from gpu_conformance.model import AllGather, Doing
 
 
 def lockstep(ranks: Sequence[Any]) -> list[Any]:
-    """What each rank's generator returns. Raises AssertionError if ranks part ways at a collective."""
-    sent: list[Any] = [None] * len(ranks)
+    """What each rank's generator returns. Raises Failure for one that raises or parts ways with the others."""
+    members, sent = [Member(rank, work) for rank, work in enumerate(ranks)], None
     while True:
-        asked, done = [], []
-        for rank, value in zip(ranks, sent, strict=True):
-            try:
-                asked.append(next_collective(rank, value))
-            except StopIteration as ended:
-                done.append(ended.value)
-        if not asked:
-            return done
-        assert not done, "some ranks have finished while others wait in a collective"
-        sent = [all_gather(asked)] * len(ranks)
+        asked = [member.next(sent) for member in members]
+        if all(member.done for member in members):
+            return [member.result for member in members]
+        check_alike(members, asked)
+        sent = torch.cat([one.rows for one in asked if one])
 
 
-def next_collective(rank: Any, value: Any) -> AllGather:
-    while isinstance(asked := rank.send(value), Doing):
-        value = None
-    return asked
+class Member:
+    """One rank on its way: its generator, and what it did last."""
+
+    def __init__(self, rank: int, work: Any) -> None:
+        self.rank, self.work, self.doing, self.last = rank, work, "", "starting"
+        self.done, self.result = False, None
+
+    def next(self, sent: torch.Tensor | None) -> AllGather | None:
+        """The next collective, None at the end."""
+        try:
+            while isinstance(asked := self.work.send(sent), Doing):
+                sent, self.doing, self.last = None, asked.what, asked.what
+        except StopIteration as ended:
+            self.done, self.result = True, ended.value
+            return None
+        except Exception as problem:
+            text = f"{type(problem).__name__}: {problem}"
+            raise self.failed("raised", text, {self.rank: trace(problem)}) from problem
+        self.last = operation(asked, self.doing)
+        return asked
+
+    def failed(self, kind: str, detail: str, stacks: dict[int, str] | None = None) -> Failure:
+        return Failure(rank=self.rank, kind=kind, last_operation=self.last, detail=detail, stacks=stacks or {})
 
 
-def all_gather(asked: Sequence[AllGather]) -> torch.Tensor:
-    kinds = {(one.what, tuple(one.rows.shape)) for one in asked}
-    assert len(kinds) == 1, f"ranks meet in different collectives: {kinds}"
-    return torch.cat([one.rows for one in asked])
+def check_alike(members: Sequence[Member], asked: Sequence[AllGather | None]) -> None:
+    """Failure naming the rank that does what fewest do."""
+    said = [f"{one.what} of {list(one.rows.shape)} {one.rows.dtype}" if one else "nothing" for one in asked]
+    often = Counter(said)
+    if len(often) > 1:
+        odd = min(members, key=lambda member: (often[said[member.rank]], not member.done))
+        kind = "finished early" if odd.done else "parted ways"
+        raise odd.failed(kind, "; ".join(f"rank {rank} gathers {what}" for rank, what in enumerate(said)))

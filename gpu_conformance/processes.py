@@ -1,6 +1,8 @@
-"""A process per rank over gloo, watched by their parent: whoever fails is named, and nobody is left behind.
+"""A process per rank, watched by their parent: whoever fails is named, and nobody and nothing is left behind.
 
-What a rank runs is the same generator as in lockstep; here each collective that it yields is a real one.
+What a rank runs is the same generator as in lockstep; here each collective that it yields is a real one. All that ranks
+and parent share is memory without a name, so that not even a parent killed by SIGKILL leaves a file; its ranks the
+kernel ends with it.
 """
 
 import ctypes
@@ -8,144 +10,186 @@ import faulthandler
 import json
 import multiprocessing
 import os
+import resource
 import signal
+import sys
 import time
-import traceback
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import wait
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from gpu_conformance import collectives
+from gpu_conformance.failure import Failure, Remains, blamed, stuck, trace
 from gpu_conformance.model import AllGather
 from gpu_conformance.status import Status
 
+__all__ = ["Failure", "dies_with_parent", "run", "unavailable"]
 LATER_S = 1.0  # how long after the first death others may die of it
+ANSWER_S = 2.0  # how long a living rank may take to say where it is
 PR_SET_PDEATHSIG = 1
 Work = Callable[[int], Generator[AllGather, torch.Tensor, Any]]  # of a rank
 
 
-@dataclass(frozen=True, kw_only=True)
-class Failure(Exception):
-    """A rank failed, not the engine. stacks: of the ranks that still lived."""
+def unavailable() -> str:
+    """Why ranks cannot have processes of their own here; "" if they can."""
+    if sys.platform != "linux" or not Path("/proc/self/stat").exists():
+        return "ranks are forked and watched through /proc, which only Linux has: use --driver lockstep"
+    return "" if dist.is_available() and dist.is_gloo_available() else "this torch has no gloo: use --driver lockstep"
 
-    rank: int
-    kind: str  # killed, stopped, looping, raised
-    last_operation: str
-    detail: str
-    stacks: dict[int, str]
+
+class Room:
+    """What ranks and their parent share."""
+
+    def __init__(self, ranks: int) -> None:
+        self.status, self.store = Status(ranks), os.memfd_create("store")
+        self.told = [os.memfd_create(f"told-{rank}") for rank in range(ranks)]
+        self.stacks = [os.memfd_create(f"stack-{rank}") for rank in range(ranks)]
+
+    def close(self) -> None:
+        self.status.close()
+        for file in (self.store, *self.told, *self.stacks):
+            os.close(file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Forked ranks and the room that they share."""
+
+    members: list[Any]
+    room: Room
+
+    def remains(self, rank: int) -> Remains:
+        code = self.members[rank].exitcode
+        told = {"exit_code": code, "state": state(self.members[rank].pid) if code is None else ""}
+        return Remains(rank=rank, doing=self.room.status.of(rank), told=told_by(self.room.told[rank]), **told)
+
+    def all(self) -> list[Remains]:
+        return [self.remains(rank) for rank in range(len(self.members))]
+
+    def dead(self) -> bool:
+        """Has a rank ended otherwise than with its result."""
+        ended = [rank for rank, one in enumerate(self.members) if one.exitcode is not None]
+        return not all(self.remains(rank).ended_well for rank in ended)
+
+    def living(self) -> list[Any]:
+        return [one for one in self.members if one.is_alive()]
 
 
 def run(work: Work, *, ranks: int, timeout_s: float, encode: Callable[[Any], Any]) -> list[Any]:
     """What each rank returned, as `encode` made it JSON. Raises Failure; no process outlives this call."""
-    with TemporaryDirectory(prefix="cpbcg-ranks-") as folder:
-        room = Path(folder)
-        status = Status(room / "status", ranks)
-        spawn = multiprocessing.get_context("fork")
-        group = [
-            spawn.Process(target=rank_main, args=(work, rank, ranks, room, timeout_s, encode)) for rank in range(ranks)
-        ]
-        try:
-            for process in group:
-                process.start()
-            watch(group, status, room, timeout_s)
-            return [json.loads((room / f"result-{rank}").read_text()) for rank in range(ranks)]
-        finally:
-            for process in group:
-                end(process)
-            status.close()
+    room, fork = Room(ranks), multiprocessing.get_context("fork")
+    members = [
+        fork.Process(target=rank_main, args=(work, rank, ranks, room, timeout_s, encode)) for rank in range(ranks)
+    ]
+    group = Group(members=members, room=room)
+    try:
+        for member in members:
+            member.start()
+        watch(group, timeout_s)
+        return [one.told["result"] for one in group.all()]
+    finally:
+        for member in members:
+            end(member)
+        room.close()
 
 
-def end(process: Any) -> None:
-    if process.pid:
-        process.kill()
-        process.join()
+def end(member: Any) -> None:
+    if member.pid:
+        member.kill()
+        member.join()
 
 
-def watch(group: list[Any], status: Status, room: Path, timeout_s: float) -> None:
+def watch(group: Group, timeout_s: float) -> None:
     """Until all have ended well; Failure at the first death, or when nobody begins anything for `timeout_s`."""
-    while any(process.is_alive() for process in group):
-        wait([process.sentinel for process in group if process.is_alive()], timeout=0.1)
-        if dead := [rank for rank, process in enumerate(group) if process.exitcode not in (None, 0)]:
-            raise blamed(dead, group, status, room)
-        latest = max(one.since for one in status.all())
-        if latest and time.time() - latest > timeout_s:
-            raise stuck(group, status, room)
-    if dead := [rank for rank, process in enumerate(group) if process.exitcode != 0]:
-        raise blamed(dead, group, status, room)
+    began = time.monotonic()
+    while living := group.living():
+        wait([one.sentinel for one in living], timeout=0.1)
+        if group.dead():
+            wait_for_all(group, LATER_S)
+            raise blamed(group.all(), stacks(group))
+        latest = max(began, *(one.since for one in group.room.status.all()))
+        if time.monotonic() - latest > timeout_s:
+            remains = group.all()  # before they are asked: that wakes them
+            raise stuck(remains, stacks(group))
+    if group.dead():
+        raise blamed(group.all(), {})
 
 
-def blamed(dead: list[int], group: list[Any], status: Status, room: Path) -> Failure:
-    """The rank that died of itself: killed, or raising outside a collective; others die of the broken connection."""
-    time.sleep(LATER_S)
-    dead = [rank for rank, process in enumerate(group) if process.exitcode not in (None, 0)]
-    killed = [rank for rank in dead if group[rank].exitcode < 0]
-    reports = {rank: json.loads(path.read_text()) for rank in dead if (path := room / f"raised-{rank}").exists()}
-    own = [rank for rank, report in reports.items() if not report["in_collective"]]
-    rank = min(killed or own or dead, key=lambda r: status.of(r).since)
-    if rank in killed:
-        kind, detail = "killed", f"signal {-group[rank].exitcode}"
-    else:
-        kind, detail = "raised", reports.get(rank, {}).get("text", f"exit code {group[rank].exitcode}")
-    return failure(rank, kind, detail, group, status, room)
-
-
-def stuck(group: list[Any], status: Status, room: Path) -> Failure:
-    """The rank that has begun least: the others wait for it in a collective."""
-    rank = min(range(len(group)), key=lambda r: status.of(r).operations)
-    stopped = state(group[rank].pid) == "T"
-    return failure(rank, "stopped" if stopped else "looping", "no progress", group, status, room)
-
-
-def failure(rank: int, kind: str, detail: str, group: list[Any], status: Status, room: Path) -> Failure:
-    stacks = {r: stack(p, room / f"stack-{r}") for r, p in enumerate(group) if p.is_alive()}
-    return Failure(rank=rank, kind=kind, last_operation=status.of(rank).last, detail=detail, stacks=stacks)
+def wait_for_all(group: Group, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while (living := group.living()) and time.monotonic() < deadline:
+        wait([one.sentinel for one in living], timeout=0.1)
 
 
 def state(pid: int) -> str:
-    """The state letter of a process: T is stopped."""
+    """The state letter of a process: T is stopped, R runs."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     return "?"
 
 
-def stack(process: Any, written: Path) -> str:
-    """Ask a living rank where it is; a stopped one cannot tell."""
-    with suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGUSR1)
-    time.sleep(0.2)
-    return written.read_text() if written.exists() else ""
+def stacks(group: Group) -> dict[int, str]:
+    """Ask the living where they are; a stopped rank cannot tell."""
+    asked = {rank: one for rank, one in enumerate(group.members) if one.is_alive()}
+    awake = [rank for rank, one in asked.items() if state(one.pid) != "T"]
+    for rank in awake:
+        with suppress(ProcessLookupError):
+            os.kill(asked[rank].pid, signal.SIGUSR1)
+    deadline, before = time.monotonic() + ANSWER_S, None
+    while time.monotonic() < deadline:
+        time.sleep(0.1)
+        now = {rank: written(group.room.stacks[rank]) for rank in asked}
+        if now == before and all(now[rank] for rank in awake):
+            break
+        before = now
+    return {rank: text.decode(errors="replace") for rank, text in (before or {}).items()}
+
+
+def written(file: int) -> bytes:
+    return os.pread(file, os.fstat(file).st_size, 0)
+
+
+def told_by(file: int) -> dict[str, Any]:
+    """What a rank wrote; nothing if that cannot be read."""
+    with suppress(ValueError):
+        if isinstance(told := json.loads(written(file)), dict):
+            return told
+    return {}
 
 
 # in the rank's process ---------------------------------------------------------------------------------------------
 
 
-def rank_main(work: Work, rank: int, ranks: int, room: Path, timeout_s: float, encode: Callable[[Any], Any]) -> None:
+def rank_main(work: Work, rank: int, ranks: int, room: Room, timeout_s: float, encode: Callable[[Any], Any]) -> None:
     dies_with_parent()
-    log = (room / f"stack-{rank}").open("w")
-    faulthandler.register(signal.SIGUSR1, file=log)
-    status = Status(room / "status", ranks)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, and it ends us
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    faulthandler.register(signal.SIGUSR1, file=room.stacks[rank])
     try:
-        tell = partial(status.begin, rank, clock=time.time)
+        tell = partial(room.status.begin, rank, clock=time.monotonic)
         tell("joining the group")
-        collectives.join(rank, ranks, f"file://{room / 'store'}", timeout_s=timeout_s + 60)
-        result = collectives.drive(work(rank), tell)
-        (room / f"result-{rank}").write_text(json.dumps(encode(result)))
+        collectives.join(rank, ranks, f"file:///proc/self/fd/{room.store}", timeout_s=timeout_s + 60)
+        told = {"result": encode(collectives.drive(work(rank), tell))}
+        text = json.dumps(told)
     except BaseException as problem:
-        told = {"text": f"{type(problem).__name__}: {problem}", "trace": traceback.format_exc()}
-        told["in_collective"] = isinstance(problem, collectives.Broken)
-        (room / f"raised-{rank}").write_text(json.dumps(told))
-        os._exit(1)
-    os._exit(0)  # nothing of the parent's is torn down in a fork
+        told = {"raised": f"{type(problem).__name__}: {problem}", "trace": trace(problem), "when": time.monotonic()}
+        text = json.dumps(told | {"in_collective": isinstance(problem, collectives.Broken)})
+    os.pwrite(room.told[rank], text.encode(), 0)
+    os._exit("raised" in told)  # nothing of the parent's is torn down in a fork
 
 
 def dies_with_parent() -> None:
-    """On Linux the kernel kills this process when its parent dies."""
+    """The kernel kills this process when its parent dies; if it died before it was told so, nothing is left to do."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+    if parent and os.getppid() != parent.pid:
+        os._exit(1)

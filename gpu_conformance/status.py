@@ -1,35 +1,29 @@
-"""What every rank is doing, in one small memory-mapped file that the parent reads while ranks run or hang."""
+"""What every rank is doing, in memory that the parent reads while ranks run or hang."""
 
 import mmap
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-ENTRY = struct.Struct("<qd112s")  # operations begun, when (s since the epoch), name of the last
+ENTRY = struct.Struct("@qd176s")  # operations begun, when (monotonic: one clock for all processes), name of the last
 
 
 @dataclass(frozen=True, kw_only=True)
 class Doing:
-    operations: int
-    since: float
-    last: str
+    operations: int = 0
+    since: float = 0.0
+    last: str = ""
 
 
 class Status:
-    """One entry per rank; each rank writes its own."""
+    """One entry per rank, in memory without a name that forked processes share; each rank writes its own."""
 
-    def __init__(self, path: Path, ranks: int) -> None:
-        size = ENTRY.size * ranks
-        if not path.exists():
-            path.write_bytes(bytes(size))
-        with path.open("r+b") as file:
-            self.memory = mmap.mmap(file.fileno(), size)
-        self.ranks = ranks
+    def __init__(self, ranks: int) -> None:
+        self.memory, self.ranks = mmap.mmap(-1, ENTRY.size * ranks), ranks
 
     def begin(self, rank: int, operation: str, *, clock: Callable[[], float]) -> None:
-        number = self.of(rank).operations + 1
-        ENTRY.pack_into(self.memory, rank * ENTRY.size, number, clock(), operation.encode()[:112])
+        name = operation.encode()[: ENTRY.size - 16]
+        ENTRY.pack_into(self.memory, rank * ENTRY.size, self.of(rank).operations + 1, clock(), name)
 
     def of(self, rank: int) -> Doing:
         number, since, name = ENTRY.unpack_from(self.memory, rank * ENTRY.size)
