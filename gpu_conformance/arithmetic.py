@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 
 Tensor = torch.Tensor
-MODULUS = 7.0  # keeps every number below 2^24 through all layers, exact in float32 too
+MODULUS = 7.0  # a norm leaves 0 to 6: sums of products stay small enough for float32 too
+WHOLE = {torch.float32: 2**24, torch.float64: 2**53}  # up to here every whole number is exact
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,10 @@ class Arithmetic:
     weigh: Callable[[Tensor, Tensor], Tensor]
     activate: Callable[[Tensor], Tensor]
     turn: Callable[[Tensor, int], tuple[Tensor, Tensor]]  # positions, pairs -> cosine and sine per row and pair
+
+    def longest(self, hidden: int, dtype: torch.dtype) -> int | None:
+        """How many keys a row may weigh and stay exact: a weight is at most 6, an entry of a value 6 x hidden."""
+        return WHOLE[dtype] // (36 * hidden) if self.name == "exact" else None
 
 
 def smooth_weights(seeded: torch.Generator, shape: tuple[int, ...]) -> Tensor:

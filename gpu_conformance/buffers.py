@@ -1,7 +1,8 @@
 """The fixed inputs of one bucket on one rank: captured addresses that every batch is loaded into."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 
@@ -9,14 +10,16 @@ from gpu_conformance.plan import SCRATCH, Plan
 
 Tensor = torch.Tensor
 GUARD_ROWS, MAGIC = 4, -(2**62) + 12345
+CACHE_MAGIC = -12345.0  # exact in every type of number
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fill:
-    """What stands in padding rows: any valid token at any valid position."""
+    """What stands in padding rows: any valid token at any valid position, any number that an eager break leaves."""
 
     token: int = 0
     position: int = 0
+    attended: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +27,7 @@ class Inputs:
     """A rank's view of one batch. tokens, positions: [rows]. slots: [cp_size x rows], of the gathered rows.
 
     sequences: per request its local rows and the slots of its whole sequence. last_rows: gathered row of each request's
-    last token.
+    last token. unattended: what the eager breaks leave in padding rows.
     """
 
     tokens: Tensor
@@ -32,6 +35,48 @@ class Inputs:
     slots: Tensor
     sequences: tuple[tuple[Tensor, Tensor], ...] = ()
     last_rows: Tensor | None = None
+    unattended: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cache:
+    """Keys and values of all slots, [layers, slots, kv], with guard rows before and after the slots of each layer.
+
+    A slot is an offset, whatever it is: like a kernel, this looks for no bound. One that lies far outside lands in the
+    last guard row. Reads of guards go unseen, but bring numbers that no right result has.
+    """
+
+    memory: Tensor
+
+    @classmethod
+    def of(cls, layers: int, slots: int, width: int, **kind: Any) -> "Cache":
+        cache = cls(memory=torch.full((layers, slots + 2 * GUARD_ROWS, width), CACHE_MAGIC, **kind))
+        cache.rows.zero_()
+        return cache
+
+    @property
+    def rows(self) -> Tensor:
+        return self.memory[:, GUARD_ROWS:-GUARD_ROWS]
+
+    def at(self, slots: Tensor) -> Tensor:
+        return (slots.clamp(-GUARD_ROWS) + GUARD_ROWS).clamp(max=self.memory.shape[1] - 1)
+
+    def write(self, layer: int, slots: Tensor, rows: Tensor) -> None:
+        self.memory[layer].index_copy_(0, self.at(slots), rows)
+
+    def read(self, layer: int, slots: Tensor) -> Tensor:
+        return self.memory[layer].index_select(0, self.at(slots))
+
+    @property
+    def guards(self) -> tuple[Tensor, Tensor]:
+        return self.memory[:, :GUARD_ROWS], self.memory[:, -GUARD_ROWS:]
+
+    def intact(self) -> bool:
+        return all(bool((guard == CACHE_MAGIC).all()) for guard in self.guards)
+
+    def mend(self) -> None:
+        for guard in self.guards:
+            guard.fill_(CACHE_MAGIC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +119,18 @@ class Buffers:
         for array in self.arrays(self.memory):
             array.zero_()
 
+    @property
+    def guards(self) -> list[Tensor]:
+        starts = [0, GUARD_ROWS + self.rows, 2 * GUARD_ROWS + 2 * self.rows, len(self.memory) - GUARD_ROWS]
+        return [self.memory[start : start + GUARD_ROWS] for start in starts]
+
     def intact(self) -> bool:
         """Has nobody written beside the arrays."""
-        untouched = self.memory.clone()
-        for array in self.arrays(untouched):
-            array.fill_(MAGIC)
-        return bool((untouched == MAGIC).all())
+        return all(bool((guard == MAGIC).all()) for guard in self.guards)
+
+    def mend(self) -> None:
+        for guard in self.guards:
+            guard.fill_(MAGIC)
 
     def load(self, plan: Plan, cp_rank: int, fill: Fill) -> Inputs:
         """Write a batch into the captured addresses. What it does not fill is reset: the batch before shows through."""
@@ -87,7 +138,7 @@ class Buffers:
         write(fixed.tokens, [plan.tokens[token] for token in own], fill.token)
         write(fixed.positions, [plan.positions[token] for token in own], fill.position)
         write(fixed.slots, self.gathered(plan), SCRATCH)
-        return attended(plan, own, fixed, self.rows)
+        return replace(attended(plan, own, fixed, self.rows), unattended=fill.attended)
 
     def gathered(self, plan: Plan) -> list[int]:
         """Cache slots of the gathered rows, rank after rank, up to the last live row."""

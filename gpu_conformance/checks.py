@@ -44,15 +44,32 @@ def rows_came_out(batch: Plan, cp_rank: int, out: Output) -> Findings:
     live, given = len(batch.rows[cp_rank]), len(out.hidden)
     if given < live:
         yield broken("replay-equals-eager", f"rank {cp_rank}: {given} rows came out, {live} are live", batch)
+    if len(out.logits) != len(batch.sequences):
+        told = f"rank {cp_rank}: logits of {len(out.logits)} requests came out, {len(batch.sequences)} are live"
+        yield broken("replay-equals-eager", told, batch)
+
+
+def replay_equals_eager(batch: Plan, cp_rank: int, out: Output, twin: Output) -> Findings:
+    return same("between replay and eager", "replay-equals-eager", batch, cp_rank, out, twin)
+
+
+def padding_inert(batch: Plan, cp_rank: int, out: Output, again: Output) -> Findings:
+    return same("with another padding", "padding-inert", batch, cp_rank, out, again)
+
+
+def history_free(batch: Plan, cp_rank: int, out: Output, fresh: Output) -> Findings:
+    return same("after other batches", "history-free", batch, cp_rank, out, fresh)
 
 
 def same(what: str, invariant: str, batch: Plan, cp_rank: int, one: Output, other: Output) -> Findings:
     """Live rows, logits and cache of two runs, to the last bit."""
-    live = min(len(batch.rows[cp_rank]), len(one.hidden), len(other.hidden))
+    live = len(batch.rows[cp_rank])
     pairs = {"row": (one.hidden[:live], other.hidden[:live]), "logits of request": (one.logits, other.logits)}
     pairs["slot"] = (one.cache[:, SCRATCH + 1 :].transpose(0, 1), other.cache[:, SCRATCH + 1 :].transpose(0, 1))
     for name, (left, right) in pairs.items():
-        if wrong := places(left, right, exactly=True):
+        if len(left) != len(right):
+            yield broken(invariant, f"rank {cp_rank}: {len(left)} and {len(right)} {name}s came out {what}", batch)
+        elif wrong := places(left, right, exactly=True):
             first = wrong[0] + (SCRATCH + 1 if name == "slot" else 0)
             yield broken(invariant, f"rank {cp_rank}: {name} {first} differs {what} ({len(wrong)} do)", batch)
 
@@ -66,6 +83,11 @@ def planned_slots_only(batch: Plan, cp_rank: int, before: Tensor, out: Output) -
         )
 
 
+def guards_intact(batch: Plan, cp_rank: int, overwritten: Sequence[str]) -> Findings:
+    for name in overwritten:
+        yield broken("in-bounds", f"rank {cp_rank}: something was written beside {name}", batch)
+
+
 def right(batch: Plan, cp_rank: int, out: Output, expected: Sequence[Whole], *, exactly: bool) -> Findings:
     """Against every sequence computed alone: rows, the cached keys and values, logits."""
     own = batch.rows[cp_rank][: len(out.hidden)]
@@ -74,7 +96,8 @@ def right(batch: Plan, cp_rank: int, out: Output, expected: Sequence[Whole], *, 
     slots = [slot for request in batch.sequences for slot in request.slots]
     cached = torch.cat([one.kv for one in expected], dim=1).transpose(0, 1)
     pairs = {"row": (out.hidden[: len(own)], hidden), "slot": (out.cache[:, slots].transpose(0, 1), cached)}
-    pairs["logits of request"] = (out.logits, torch.stack([one.logits for one in expected]))
+    logits = torch.stack([one.logits for one in expected])
+    pairs["logits of request"] = (out.logits[: len(logits)], logits[: len(out.logits)])
     for name, (left, right) in pairs.items():
         if wrong := places(left, right, exactly=exactly):
             where = slots[wrong[0]] if name == "slot" else wrong[0]
@@ -87,6 +110,7 @@ def places(left: Tensor, right: Tensor, *, exactly: bool) -> list[int]:
     """Indices along the first axis at which two tensors differ. NaN differs from everything."""
     if torch.equal(left, right):
         return []
+    assert left.shape == right.shape, f"{tuple(left.shape)} beside {tuple(right.shape)}: one of them would be spread"
     bound = 0.0 if exactly else TOLERANCE[left.dtype]
     off = ~((left - right).abs() <= bound)
     return off.flatten(1).any(1).nonzero().flatten().tolist()

@@ -4,13 +4,13 @@
 what was recorded; an input that does not live at the captured address is copied there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from gpu_conformance.recorder import Arena, Recorder
+from gpu_conformance.recorder import Arena, recording
 
 Tensor = torch.Tensor
 
@@ -27,16 +27,14 @@ class Segment:
 
 
 class CpuPool:
-    """Memory that all graphs of one rank share, on a CPU."""
+    """Memory that all graphs of one rank share, on a CPU. constants: what every capture may read, such as weights."""
 
-    def __init__(self) -> None:
-        self.arena = Arena()
+    def __init__(self, constants: Iterable[Tensor] = ()) -> None:
+        self.arena, self.constants = Arena(), tuple(constants)
 
     def capture(self, function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> Segment:
-        recorder = Recorder(self.arena)
-        with recorder:
+        with recording(self.arena, (*self.constants, *inputs)) as steps:
             outputs = function(*inputs)
-        steps = recorder.steps
 
         def replay() -> None:
             for step in steps:
@@ -46,13 +44,16 @@ class CpuPool:
 
     def static(self, given: Tensor) -> Tensor:
         """A copy at an address that stays."""
-        held, block = self.arena.like(given)
-        held.copy_(given)
-        held.block = block  # type: ignore[attr-defined]
-        return held
+        return self.arena.holding(given)
 
     def intact(self) -> bool:
-        return self.arena.guards_intact()
+        return self.arena.intact()
+
+    def mend(self) -> None:
+        self.arena.mend()
+
+    def scramble(self) -> None:
+        self.arena.scramble()
 
 
 class CudaPool:
@@ -76,7 +77,13 @@ class CudaPool:
         return given.clone()
 
     def intact(self) -> bool:
-        return True
+        return True  # the driver's pool has no guards: run compute-sanitizer
+
+    def mend(self) -> None:
+        pass
+
+    def scramble(self) -> None:
+        pass  # nor can its free blocks be written
 
 
 @dataclass(kw_only=True)
@@ -97,8 +104,9 @@ class Graph:
     def replay(self, name: str, function: Callable[..., Any], *inputs: Tensor) -> Any:
         segment = self.segments[name]
         for kept, given in zip(segment.inputs, inputs, strict=True):
+            sizes = f"{name}: {given.dtype} {tuple(given.shape)} into a captured {kept.dtype} {tuple(kept.shape)}"
+            assert (kept.dtype, kept.shape) == (given.dtype, given.shape), sizes
             if kept.data_ptr() != given.data_ptr():
-                assert kept.shape == given.shape, f"{name}: {tuple(given.shape)} into a captured {tuple(kept.shape)}"
                 kept.copy_(given)
         segment.replay()
         return segment.outputs

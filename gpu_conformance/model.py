@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from cpbcg_ref.errors import InvalidInput
 from gpu_conformance.arithmetic import Arithmetic, Tensor
 
 Run = Callable[..., Any]  # run(name, function, *inputs): the outputs of a segment, computed, captured or replayed
@@ -73,6 +74,10 @@ class Model:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        assert self.dtype in (torch.float64, torch.float32), f"{self.dtype}: its rounding is larger than real mistakes"
+        longest, asked = self.arithmetic.longest(self.shape.hidden, self.dtype), self.shape.positions
+        if longest and asked > longest:
+            raise InvalidInput(f"{self.dtype} is exact up to sequences of {longest} tokens, not {asked}: use float64")
         assert self.weights, "drawn now: inside a capture they would be drawn again at each replay"
 
     @cached_property
@@ -142,16 +147,16 @@ class Model:
         return hidden @ self.weights["head"]
 
 
-def forward(model: Model, inputs: Any, cache: Tensor, run: Run) -> Generator[AllGather, Tensor, tuple[Tensor, Tensor]]:
+def forward(model: Model, inputs: Any, cache: Any, run: Run) -> Generator[AllGather, Tensor, tuple[Tensor, Tensor]]:
     """One rank's pass over one batch: its hidden rows, and the logits of each request's last token.
 
-    inputs: a rank's `Inputs` (see buffers). cache: [layers, slots, kv], this rank's copy.
+    inputs, cache: a rank's `Inputs` and `Cache` (see buffers).
     """
     hidden, queries, kv = run("embed", model.embed, inputs.tokens, inputs.positions)
     for layer in range(model.shape.layers):
         gathered = yield AllGather(what=f"kv of layer {layer}", rows=kv)
-        cache[layer].index_copy_(0, inputs.slots, gathered)
-        attended = attend(model, inputs, queries, cache[layer])
+        cache.write(layer, inputs.slots, gathered)
+        attended = attend(model, inputs, queries, partial(cache.read, layer))
         if layer + 1 < model.shape.layers:
             step = partial(model.next_layer, layer + 1)
             hidden, queries, kv = run(f"layer {layer + 1}", step, hidden, attended, inputs.positions)
@@ -160,9 +165,9 @@ def forward(model: Model, inputs: Any, cache: Tensor, run: Run) -> Generator[All
     return rows, model.logits(gathered[inputs.last_rows])
 
 
-def attend(model: Model, inputs: Any, queries: Tensor, cached: Tensor) -> Tensor:
-    """The break: live rows by request; a padding row attends to nothing and gets zeros."""
-    attended = torch.zeros_like(queries)
+def attend(model: Model, inputs: Any, queries: Tensor, cached: Callable[[Tensor], Tensor]) -> Tensor:
+    """The break: live rows by request; a padding row attends to nothing and gets any number."""
+    attended = torch.full_like(queries, inputs.unattended)
     for rows, slots in inputs.sequences:
-        attended[rows] = model.attend(queries[rows], inputs.positions[rows], cached[slots])
+        attended[rows] = model.attend(queries[rows], inputs.positions[rows], cached(slots))
     return attended

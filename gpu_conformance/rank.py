@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gpu_conformance.buffers import Buffers, Fill, Inputs
+from gpu_conformance.buffers import Buffers, Cache, Fill, Inputs
 from gpu_conformance.graphs import CpuPool, CudaPool, Graph, eager
 from gpu_conformance.model import AllGather, Model, forward
 from gpu_conformance.plan import Plan, Request, plan
@@ -50,8 +50,8 @@ class Rank:
     def __post_init__(self) -> None:
         self.model = self.parts.model(**vars_of(self.truth))
         shape, device = self.model.shape, self.model.device
-        self.cache = torch.zeros(shape.layers, self.slots, shape.kv, dtype=self.model.dtype, device=device)
-        self.pool: Any = CudaPool() if device.startswith("cuda") else CpuPool()
+        self.cache = Cache.of(shape.layers, self.slots, shape.kv, dtype=self.model.dtype, device=device)
+        self.pool: Any = CudaPool() if device.startswith("cuda") else CpuPool(self.model.weights.values())
         self.graphs: dict[int, Graph] = {}
         self.buffers: dict[int, Buffers] = {}
 
@@ -64,28 +64,35 @@ class Rank:
             room = self.buffers[bucket] = self.room(rows[bucket])
             graph = self.graphs[bucket] = self.parts.graph(pool=self.pool, static=room.addresses)
             inputs = room.load(plan(synthetic(requests[bucket]), self.cp_size), self.cp_rank, NO_FILL)
-            yield from self.run(inputs, self.cache, graph.capture)
-        self.cache.zero_()
+            yield from self.run(inputs, graph.capture)
+        self.cache.rows.zero_()
 
-    def run(self, inputs: Inputs, cache: Tensor, how: Any) -> Collective:
-        hidden, logits = yield from forward(self.model, inputs, cache, how)
-        return Output(hidden=self.parts.output(hidden), logits=logits, cache=cache.clone())
+    def run(self, inputs: Inputs, how: Any) -> Collective:
+        hidden, logits = yield from forward(self.model, inputs, self.cache, how)
+        return Output(hidden=self.parts.output(hidden), logits=logits, cache=self.cache.rows.clone())
 
     def replay(self, batch: Plan, bucket: int, *, fill: Fill = NO_FILL, fresh: bool = False) -> Collective:
-        """Load the batch into the captured buffers and replay. fresh: wipe the buffers first."""
+        """Load the batch into the captured buffers and replay. fresh: first wipe what earlier batches left."""
         room = self.buffers[bucket]
         if fresh:
             room.wipe()
+            self.pool.scramble()
         inputs = room.load(batch, self.cp_rank, fill)
-        return (yield from self.run(inputs, self.cache, self.graphs[bucket].replay))
+        return (yield from self.run(inputs, self.graphs[bucket].replay))
 
     def eager(self, batch: Plan, rows: int, *, fill: Fill = NO_FILL) -> Collective:
         """The same batch at as many padded rows, in fresh buffers, without a graph."""
-        inputs = Buffers(rows=rows, cp_size=self.cp_size, device=self.model.device).load(batch, self.cp_rank, fill)
-        return (yield from self.run(inputs, self.cache, eager))
+        room = Buffers(rows=rows, cp_size=self.cp_size, device=self.model.device)
+        return (yield from self.run(room.load(batch, self.cp_rank, fill), eager))
 
-    def intact(self) -> bool:
-        return self.pool.intact() and all(room.intact() for room in self.buffers.values())
+    def overwritten(self) -> list[str]:
+        """What was written beside since this was asked last."""
+        rooms = {f"the inputs of bucket {bucket}": room for bucket, room in self.buffers.items()}
+        guarded = {"the KV cache": self.cache, "the memory of the graphs": self.pool, **rooms}
+        broken = [name for name, one in guarded.items() if not one.intact()]
+        for name in broken:
+            guarded[name].mend()
+        return broken
 
 
 def vars_of(model: Model) -> dict[str, Any]:

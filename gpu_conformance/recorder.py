@@ -2,20 +2,34 @@
 
 Outputs live in one arena, as in a memory pool of CUDA graphs: a block whose tensors died is given to what is captured
 next, so that whatever still reads it later reads foreign numbers. Replay runs the same operations on the same
-addresses; Python does not run again.
+addresses; Python does not run again. So nothing in a capture may depend on numbers that Python has read, or read a
+tensor that a later batch does not fill: both are refused.
 """
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 Tensor = torch.Tensor
 GUARD = 64  # bytes between two blocks, never written
-MAGIC = 0xA5
+MAGIC, SCRAMBLED = 0xA5, 0xFF  # the second is NaN as a float, -1 as an integer
+HOST = frozenset({"tolist", "numpy", "item", "__array__", "__bool__", "__int__", "__float__", "__index__"})
+REFUSED = {
+    torch.Tag.data_dependent_output: "hands a number to Python, which a replay would not read again",
+    torch.Tag.dynamic_output_shape: "has a shape that depends on the data",
+    torch.Tag.nondeterministic_seeded: "would draw other numbers at each replay",
+}
+
+
+class NotCapturable(RuntimeError):
+    """What was captured would not mean the same when it is replayed."""
 
 
 class Block:
@@ -27,7 +41,10 @@ class Block:
 
 
 class Arena:
-    """Bytes of one memory pool, in blocks with guards between them."""
+    """Bytes of one memory pool, in blocks with guards between them.
+
+    Guards tell writes beside a block. Reads beside it go unseen: nothing on a CPU watches them inside one allocation.
+    """
 
     def __init__(self, size: int = 1 << 26) -> None:
         self.bytes = torch.full((size,), MAGIC, dtype=torch.uint8)
@@ -47,23 +64,57 @@ class Arena:
         return Block(self, start, size)
 
     def like(self, tensor: Tensor) -> tuple[Tensor, Block]:
-        """A tensor of this shape and type in a block of its own."""
-        block = self.block(tensor.numel() * tensor.element_size())
-        raw = self.bytes[block.start : block.start + tensor.numel() * tensor.element_size()]
-        return raw.view(tensor.dtype).view(tensor.shape), block
+        """A tensor of this shape, type and order of axes in a block of its own."""
+        size = tensor.numel() * tensor.element_size()
+        block = self.block(size)
+        flat = self.bytes[block.start : block.start + size].view(tensor.dtype)
+        return flat.as_strided(tensor.shape, torch.empty_like(tensor, device="meta").stride()), block
 
-    def guards_intact(self) -> bool:
-        index = torch.tensor(self.guards)[:, None] + torch.arange(GUARD)
-        return bool((self.bytes[index] == MAGIC).all())
+    def holding(self, tensor: Tensor) -> Tensor:
+        """A copy that keeps its block."""
+        held, block = self.like(tensor)
+        held.copy_(tensor)
+        held.block = block  # type: ignore[attr-defined]
+        return held
+
+    def extent(self, tensor: Tensor) -> tuple[int, int]:
+        """Addresses from and to that a holder of this tensor may read."""
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() != self.bytes.data_ptr():
+            return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+        if block := getattr(tensor, "block", None):
+            return self.bytes.data_ptr() + block.start, self.bytes.data_ptr() + block.start + block.size
+        return tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size()
+
+    @property
+    def guard_bytes(self) -> Tensor:
+        return torch.tensor(self.guards)[:, None] + torch.arange(GUARD)
+
+    def intact(self) -> bool:
+        return bool((self.bytes[self.guard_bytes] == MAGIC).all())
+
+    def mend(self) -> None:
+        self.bytes[self.guard_bytes] = MAGIC
+
+    def scramble(self) -> None:
+        """As if other graphs of the pool had run: no block keeps what a replay left there."""
+        index = self.guard_bytes
+        guards = self.bytes[index]
+        self.bytes[: self.end] = SCRAMBLED
+        self.bytes[index] = guards
 
 
 class Recorder(TorchDispatchMode):
-    """Runs what happens inside it, with every new tensor in the arena, and keeps the list of operations."""
+    """Runs what happens inside it, with every new tensor in the arena, and keeps the list of operations.
 
-    def __init__(self, arena: Arena) -> None:
+    readable: inputs and constants. An operation reads these and what was made before it, nothing else.
+    """
+
+    def __init__(self, arena: Arena, readable: Iterable[Tensor] = ()) -> None:
         super().__init__()
         self.arena = arena
-        self.steps: list[Callable[[], None]] = []
+        self.known = list(map(arena.extent, readable))
+        self.steps: list[Callable[[], Any]] = []
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -71,42 +122,97 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        made = function(*args, **kwargs)
         given = [item for item in tree_flatten((args, kwargs))[0] if isinstance(item, Tensor)]
-        known = {item.untyped_storage().data_ptr(): item for item in given}
-        outputs, structure = tree_flatten(made)
-        if all(not isinstance(out, Tensor) or out.untyped_storage().data_ptr() in known for out in outputs):
-            return self.alias(function, args, kwargs, outputs, structure, known)
-        kept = [self.placed(out) if isinstance(out, Tensor) else out for out in outputs]
-        self.record(function, args, kwargs, [raw(out) for out in kept])
-        return tree_unflatten(kept, structure)
-
-    def alias(self, function: Any, args: Any, kwargs: Any, outputs: Any, structure: Any, known: Any) -> Any:
-        """A view, or an operation in place: nothing new to hold, and a view keeps its block alive."""
-        if function._schema.is_mutable:
-            self.record(function, args, kwargs, None)
-        for out in outputs:
-            base = known[out.untyped_storage().data_ptr()]
-            if out is not base and hasattr(base, "block"):
-                out.block = base.block
+        self.check(function, args, given)
+        outputs, structure = tree_flatten(function(*args, **kwargs))
+        if all(not isinstance(out, Tensor) or owner(out, given) is not None for out in outputs):
+            if function._schema.is_mutable:
+                self.record(function, args, kwargs, [])
+            keep_blocks(outputs, given)
+        else:
+            outputs = [self.arena.holding(out) if isinstance(out, Tensor) else out for out in outputs]
+            self.known += [self.arena.extent(out) for out in outputs if isinstance(out, Tensor)]
+            self.record(function, args, kwargs, [raw(out) for out in outputs])
         return tree_unflatten(outputs, structure)
 
-    def placed(self, out: Tensor) -> Tensor:
-        held, block = self.arena.like(out)
-        held.copy_(out)
-        held.block = block  # type: ignore[attr-defined]
-        return held
+    def check(self, function: Any, args: Any, given: list[Tensor]) -> None:
+        by_index = function._overloadpacket is torch.ops.aten.index
+        by_mask = by_index and any(one is not None and one.dtype in (torch.bool, torch.uint8) for one in args[1])
+        for tag in set(function.tags) & set(REFUSED):
+            if not by_index or by_mask:
+                raise NotCapturable(f"{function} {REFUSED[tag]}")
+        for one in given:
+            if one.numel() and not any(start <= one.data_ptr() < end for start, end in self.known):
+                told = f"a {tuple(one.shape)} {one.dtype} tensor"
+                raise NotCapturable(
+                    f"{function} reads {told} that is no input, no constant and not made in the capture"
+                )
 
-    def record(self, function: Any, args: Any, kwargs: Any, outputs: list[Any] | None) -> None:
+    def record(self, function: Any, args: Any, kwargs: Any, outputs: list[Any]) -> None:
         """Keep addresses, not tensors: what the caller drops is dead although a graph will write it again."""
         args, kwargs = tree_map_only(Tensor, raw, (args, kwargs))
+        if (form := writing_form(function)) and outputs and not self.overlap(outputs, (args, kwargs)):
+            self.steps.append(partial(form[0], *args, **kwargs, **dict(zip(form[1], outputs, strict=True))))
+            return
 
         def step() -> None:
             made = function(*args, **kwargs)
-            for kept, new in zip(outputs or (), tree_flatten(made)[0], strict=False):
+            for kept, new in zip(outputs, tree_flatten(made)[0] if outputs else (), strict=True):
                 kept.copy_(new)
 
         self.steps.append(step)
+
+    def overlap(self, outputs: list[Any], inputs: Any) -> bool:
+        """Does a block that is written stand where one is read: it was given away while a weak handle was left."""
+        reads = [self.arena.extent(one) for one in tree_flatten(inputs)[0] if isinstance(one, Tensor)]
+        writes = map(self.arena.extent, outputs)
+        return any(start < end_of and start_of < end for start, end in writes for start_of, end_of in reads)
+
+
+class HostReads(TorchFunctionMode):
+    """Refuses what hands numbers to Python without an operation that a recorder would see."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(function, "__name__", "")
+        sizes = [*args[1:2], *(kwargs or {}).values()] if name in ("split", "split_with_sizes") else []
+        if name in HOST or any(isinstance(size, list | tuple) for size in sizes):
+            raise NotCapturable(f"{name}{'(list)' if sizes else ''} in a capture: a replay would not read again")
+        return function(*args, **(kwargs or {}))
+
+
+@contextmanager
+def recording(arena: Arena, readable: Iterable[Tensor] = ()) -> Iterator[list[Callable[[], Any]]]:
+    """The operations of what happens inside, to be called one after the other. Raises NotCapturable."""
+    with HostReads(), Recorder(arena, readable) as recorder:
+        yield recorder.steps
+
+
+@cache
+def writing_form(function: Any) -> tuple[Any, list[str]] | None:
+    """The overload that writes where it is told, and its names for that."""
+    wanted = [(one.name, str(one.type)) for one in function._schema.arguments]
+    for name in function._overloadpacket.overloads():
+        form = getattr(function._overloadpacket, name)
+        rest = [(one.name, str(one.type)) for one in form._schema.arguments if not one.is_out]
+        written = [one.name for one in form._schema.arguments if one.is_out]
+        if rest == wanted and len(written) == len(function._schema.returns):
+            return form, written
+    return None
+
+
+def owner(out: Tensor, given: list[Tensor]) -> Tensor | None:
+    """Which of these an output looks into; of several in the arena the first, as operations that give views do."""
+    storage = out.untyped_storage().data_ptr()
+    return next((one for one in given if one is out or one.untyped_storage().data_ptr() == storage), None)
+
+
+def keep_blocks(outputs: list[Any], given: list[Tensor]) -> None:
+    """A view holds the block that it looks into."""
+    for out in outputs:
+        if isinstance(out, Tensor) and not any(out is one for one in given):
+            base = owner(out, given)
+            if block := getattr(base, "block", None):
+                out.block = block  # type: ignore[attr-defined]
 
 
 def raw(tensor: Tensor) -> Tensor:

@@ -3,11 +3,12 @@
 import pytest
 import torch
 
+from cpbcg_ref.errors import InvalidInput
 from gpu_conformance.arithmetic import EXACT, SMOOTH
-from gpu_conformance.buffers import Buffers, Fill
+from gpu_conformance.buffers import Buffers, Cache, Fill
 from gpu_conformance.graphs import eager
 from gpu_conformance.lockstep import lockstep
-from gpu_conformance.model import Model, forward
+from gpu_conformance.model import Model, Shape, forward
 from gpu_conformance.plan import Request, plan
 from gpu_conformance.whole import whole
 
@@ -24,14 +25,14 @@ def requests(*sizes):
 
 def sharded(model, batch, cp_size, rows):
     """Logits that rank 0 computes, and every rank's cache."""
-    caches = [torch.zeros(model.shape.layers, 400, model.shape.kv, dtype=model.dtype) for _ in range(cp_size)]
+    caches = [Cache.of(model.shape.layers, 400, model.shape.kv, dtype=model.dtype) for _ in range(cp_size)]
     for request in batch.sequences:
         for cache in caches:
-            cache[:, list(request.slots[: request.prefix])] = whole(model, request.tokens).kv[:, : request.prefix]
+            cache.rows[:, list(request.slots[: request.prefix])] = whole(model, request.tokens).kv[:, : request.prefix]
     rooms = [Buffers(rows=rows, cp_size=cp_size) for _ in range(cp_size)]
     inputs = [room.load(batch, rank, Fill()) for rank, room in enumerate(rooms)]
     done = lockstep([forward(model, one, cache, eager) for one, cache in zip(inputs, caches, strict=True)])
-    return done[0][1], caches
+    return done[0][1], [cache.rows for cache in caches]
 
 
 @pytest.mark.parametrize("cp_size", [2, 4, 8])
@@ -79,3 +80,21 @@ def test_the_model_depends_on_order_position_and_every_key(arithmetic):
 
 def test_weights_are_drawn_before_any_capture():
     assert Model(arithmetic=SMOOTH).__dict__["weights"]
+
+
+def test_single_precision_is_refused_where_it_is_not_exact():
+    with pytest.raises(InvalidInput, match="exact up to sequences of 7281 tokens, not 8000"):
+        Model(arithmetic=EXACT, dtype=torch.float32, shape=Shape(positions=8000))
+    assert Model(arithmetic=EXACT, shape=Shape(positions=8000))
+
+
+def test_a_type_whose_rounding_hides_mistakes_is_refused():
+    with pytest.raises(AssertionError, match="larger than real mistakes"):
+        Model(arithmetic=SMOOTH, dtype=torch.bfloat16)
+
+
+def test_single_precision_agrees_within_its_rounding():
+    model, batch = Model(arithmetic=SMOOTH, dtype=torch.float32), plan(requests((3, 19), (0, 33)), 4)
+    logits, _ = sharded(model, batch, 4, rows=24)
+    expected = torch.stack([whole(model, request.tokens).logits for request in batch.sequences])
+    assert 0 < (logits - expected).abs().max() < 2e-5
