@@ -2,10 +2,12 @@
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
+
+import torch
 
 import cpbcg_ref
 from cpbcg_ref import cases
@@ -13,9 +15,10 @@ from cpbcg_ref.answers import Raised
 from cpbcg_ref.asking import answered
 from cpbcg_ref.engines.contract import missing
 from cpbcg_ref.engines.reference import ReferenceServer, known
-from cpbcg_ref.errors import TargetError
+from cpbcg_ref.errors import InvalidInput, TargetError
 from gpu_conformance import processes
 from gpu_conformance.checks import Finding
+from gpu_conformance.failure import raised
 from gpu_conformance.lockstep import lockstep
 from gpu_conformance.model import Model
 from gpu_conformance.plan import Plan
@@ -50,33 +53,48 @@ class Group:
     timeout_s: float = 20.0
 
     def serve(self, engine: Any) -> list[Seen]:
-        """What every rank saw. Raises processes.Failure if one failed."""
-        started, ranks = self.start(engine), self.server.cp_size
+        """What every rank saw. Raises Failure if one failed."""
+        if reason := "" if self.driver == "lockstep" else processes.unavailable():
+            raise InvalidInput(f"driver {self.driver} cannot run here: {reason}")
+        ranks, started = self.server.cp_size, self.start(engine)
+        work = partial(self.rank, engine, started)
         if self.driver == "lockstep":
-            return lockstep([self.rank(engine, started, cp_rank) for cp_rank in range(ranks)])
-        told = processes.run(partial(self.rank, engine, started), ranks=ranks, timeout_s=self.timeout_s, encode=asdict)
-        return list(map(seen_of, told))
+            return lockstep([work(cp_rank) for cp_rank in range(ranks)])
+        return list(map(seen_of, processes.run(work, ranks=ranks, timeout_s=self.timeout_s, encode=asdict)))
 
     def start(self, engine: Any) -> Any:
-        """The engine's captured server, or the reference's around its selector. TargetError if it has neither."""
-        if not missing(engine, "replay"):
-            return engine.start(self.server)
-        if lacking := missing(engine, "selection"):
+        """The engine's captured server or what it raises, or the reference's around its selector. TargetError if it has
+        neither, Failure if the adapter raises."""
+        if missing(engine, "replay") and (lacking := missing(engine, "selection")):
             raise TargetError(f"{engine.name} {engine.version} chooses no bucket: {lacking}")
-        started = SelectorOnly(self.server, cpbcg_ref)
-        started.engine = engine
-        return started
+        if missing(engine, "replay"):
+            return SelectorOnly(self.server, engine)
+        try:
+            return answered(engine, engine.start, self.server)
+        except Exception as problem:
+            raise raised(0, "starting the engine", problem) from problem
 
-    def rank(self, engine: Any, started: Any, cp_rank: int) -> Any:
+    def rank(self, engine: Any, started: Any, cp_rank: int) -> Generator[Any, Any, Seen]:
+        """The generator of one rank. Nothing of it runs, and no GPU is touched, before its process starts it."""
         plant = PLANTS.get(self.plant, Plant(what="nothing", caught_by=()))
-        rank = Rank(
-            cp_rank=cp_rank, cp_size=self.server.cp_size, truth=self.model, slots=self.slots, parts=plant.parts(cp_rank)
-        )
+        captured = started if isinstance(started, Raised) else answered(engine, started.captured, cp_rank=cp_rank)
+        truth, parts = self.placed(cp_rank), plant.parts(cp_rank)
+        rank = Rank(cp_rank=cp_rank, cp_size=self.server.cp_size, truth=truth, slots=self.slots, parts=parts)
         inject = self.inject if self.inject and self.inject.rank == cp_rank else None
         if self.plant == "one-batch-ahead" and cp_rank == 1:
             inject = Inject(kind="skip", rank=1, batch=len(self.offers) // 2)
         choose = plant.decide or partial(decide, engine)
-        return work(rank, started, offered(self.offers, inject), decide=disturbed(choose, inject) if inject else choose)
+        choose = disturbed(choose, inject) if inject else choose
+        seen: Seen = yield from work(rank, started, captured, offered(self.offers, inject), decide=choose)
+        return seen
+
+    def placed(self, cp_rank: int) -> Model:
+        """The model where this rank computes. Over nccl each has a GPU: that of its number on this machine."""
+        if self.driver != "nccl":
+            return self.model
+        local = int(os.environ.get("LOCAL_RANK", cp_rank))
+        torch.cuda.set_device(local)
+        return replace(self.model, device=f"cuda:{local}")
 
 
 def offered(offers: Sequence[Offer], inject: Inject | None) -> Iterator[tuple[int, Offer]]:
@@ -121,7 +139,9 @@ def decide(engine: Any, started: Any, batch: Plan, *, cp_rank: int, number: int)
 class SelectorOnly(ReferenceServer):
     """The reference around another engine's selector."""
 
-    engine: Any
+    def __init__(self, server: cases.Server, engine: Any) -> None:
+        super().__init__(server, cpbcg_ref)
+        self.engine = engine
 
     def select(self, batch: cases.Batch, cp_rank: int) -> int | None:
         if not self.is_cp_active(batch, cp_rank):

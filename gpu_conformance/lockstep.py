@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from gpu_conformance.collectives import operation
-from gpu_conformance.failure import Failure, trace
+from gpu_conformance.failure import Failure, raised
 from gpu_conformance.model import AllGather, Doing
 
 
@@ -38,13 +38,9 @@ class Member:
             self.done, self.result = True, ended.value
             return None
         except Exception as problem:
-            text = f"{type(problem).__name__}: {problem}"
-            raise self.failed("raised", text, {self.rank: trace(problem)}) from problem
+            raise raised(self.rank, self.last, problem) from problem
         self.last = operation(asked, self.doing)
         return asked
-
-    def failed(self, kind: str, detail: str, stacks: dict[int, str] | None = None) -> Failure:
-        return Failure(rank=self.rank, kind=kind, last_operation=self.last, detail=detail, stacks=stacks or {})
 
 
 def check_alike(members: Sequence[Member], asked: Sequence[AllGather | None]) -> None:
@@ -54,4 +50,5 @@ def check_alike(members: Sequence[Member], asked: Sequence[AllGather | None]) ->
     if len(often) > 1:
         odd = min(members, key=lambda member: (often[said[member.rank]], not member.done))
         kind = "finished early" if odd.done else "parted ways"
-        raise odd.failed(kind, "; ".join(f"rank {rank} gathers {what}" for rank, what in enumerate(said)))
+        detail = "; ".join(f"rank {rank} gathers {what}" for rank, what in enumerate(said))
+        raise Failure(rank=odd.rank, kind=kind, last_operation=odd.last, detail=detail, stacks={})

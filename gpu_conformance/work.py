@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from cpbcg_ref.answers import Raised
+from cpbcg_ref.answers import Captured, Raised
 from gpu_conformance import checks
 from gpu_conformance.buffers import Fill
 from gpu_conformance.checks import Finding
@@ -63,12 +63,17 @@ class Seen:
         self.findings += [replace(one, batch=self.number, cp_rank=self.cp_rank) for one in found]
 
 
-def work(rank: Rank, started: Any, offers: Iterable[tuple[int, Offer]], *, decide: Decide) -> Any:
+def work(
+    rank: Rank, started: Any, captured: Captured | Raised, offers: Iterable[tuple[int, Offer]], *, decide: Decide
+) -> Any:
     """The generator of a rank: capture every bucket, then serve every numbered batch.
 
     Ranks that are not at the same batch end here: what one sends is not what the others take it for.
     """
-    seen, captured, ran = Seen(cp_rank=rank.cp_rank), started.captured(rank.cp_rank), False
+    seen, ran = Seen(cp_rank=rank.cp_rank), False
+    yield Doing(what="capturing")
+    if not (yield from captured_alike(seen, captured)):
+        return seen
     rows = dict(captured.bucket_local_tokens)
     seen.captured = list(rows.items())
     with seen.timed("capture"):
@@ -92,6 +97,22 @@ def work(rank: Rank, started: Any, offers: Iterable[tuple[int, Offer]], *, decid
     found, _ = yield from compared([END, EAGER, 0, 0], "the end")  # a rank that ended early would be waited for
     seen.judge("", found)
     return seen
+
+
+def captured_alike(seen: Seen, captured: Captured | Raised) -> Any:
+    """Has every rank the same ladder to capture: the collectives of another would never meet."""
+    mine = RAISED if isinstance(captured, Raised) else zlib.crc32(repr(captured).encode())
+    column = (yield AllGather(what="headers of the ladder", rows=torch.tensor([[mine]]))).flatten().tolist()
+    found = []
+    if isinstance(captured, Raised):
+        sentence = f"rank {seen.cp_rank}: the engine raised {captured} at capture, nothing can be replayed"
+        found = [Finding(invariant="data.replay-equals-eager", sentence=sentence)]
+    if len(set(column)) > 1:
+        words = ("raised" if one == RAISED else f"a ladder with the checksum {one}" for one in column)
+        said = ", ".join(f"rank {rank} {what}" for rank, what in enumerate(words))
+        found.append(Finding(invariant="agree.collectives", sentence=f"at capture: {said}"))
+    seen.judge("", found)
+    return not found
 
 
 def announced(seen: Seen, batch: Plan, number: int, bucket: int | Raised | None) -> Any:
@@ -121,6 +142,7 @@ def differing(name: str, invariant: str, column: list[int], where: str) -> Findi
 
 def serve(rank: Rank, seen: Seen, batch: Plan, bucket: int | None, rows: dict[int, int], *, chunked: bool) -> Any:
     """Run one batch every way there is and compare. chunked: the batch before cached the prefixes."""
+    yield Doing(what=f"batch {seen.number}: reference")
     with seen.timed("reference"):
         expected = [alone(rank.truth, request.tokens) for request in batch.sequences]
     if not chunked:
@@ -144,6 +166,7 @@ def run_eager(rank: Rank, seen: Seen, batch: Plan, expected: list[Whole]) -> Any
     """Two paddings; there is nothing else to compare with than each sequence alone."""
     seen.eager += 1
     before, rows = rank.cache.rows.clone(), max(map(len, batch.rows))
+    yield Doing(what=f"batch {seen.number}: eager")
     with seen.timed("eager"):
         out = yield from rank.eager(batch, rows)
     again = yield from rerun(rank, before, rank.eager(batch, rows, fill=OTHER_FILL))
@@ -165,10 +188,12 @@ def run_graph(rank: Rank, seen: Seen, batch: Plan, bucket: int, rows: int, expec
     seen.replayed_tokens += len(batch.tokens)
     seen.padded += rows * rank.cp_size
     before, own = rank.cache.rows.clone(), rank.cp_rank
+    yield Doing(what=f"batch {seen.number}: replay")
     with seen.timed("replay"):
         out = yield from rank.replay(batch, bucket)
     again = yield from rerun(rank, before, rank.replay(batch, bucket, fill=OTHER_FILL))
     fresh = yield from rerun(rank, before, rank.replay(batch, bucket, fresh=True))
+    yield Doing(what=f"batch {seen.number}: eager")
     with seen.timed("eager"):  # a batch that overflows is computed with the rows that it needs
         twin = yield from rerun(rank, before, rank.eager(batch, max(rows, *map(len, batch.rows))))
     beside = [*checks.replay_equals_eager(batch, own, out, twin), *right(rank, batch, out, expected)]
