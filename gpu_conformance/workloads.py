@@ -6,15 +6,26 @@ Sizes come first (lengths and prefixes), then `Requests` gives them token ids an
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
+from cpbcg_ref import CaptureTable, required_local_tokens
 from cpbcg_ref.cases import Batch, Server
-from cpbcg_ref.strategies.batches import BATCH_BYTES, batch
+from cpbcg_ref.strategies.batches import BATCH_BYTES, REQUESTS, batch, fill
 from cpbcg_ref.strategies.choices import Pick
 from gpu_conformance.plan import Request
 from gpu_conformance.work import Offer
 
 VOCABULARY = 97
-GOLDEN = ((1534, 161, 353), (257,) * 7 + (249,), (9, 9, 9))
+PROMPTS = (150, 70, 333)  # prefilled in chunks
+GOLDEN_LADDER, GOLDEN_CONTEXT, GOLDEN_SLOTS = (2048, 2304, 2560), 2048, 2561
+GOLDEN = ((1534, 161, 353), (9,) * 200, (257,) * 7 + (249,))
+SEVERAL = (
+    ((8, 9, 40, 11, 8), (1, 64, 7, 0, 100)),
+    ((17, 33, 9), (63, 0, 65)),
+    ((12, 12, 12, 12, 12, 12, 12), (0, 1, 2, 3, 4, 5, 6)),
+    ((9,) * 14, (31,) * 14),
+    ((100, 8, 8), (0, 400, 3)),
+)
 
 
 def edges(server: Server, *, batches: int, seed: int, most: int) -> Iterator[Batch]:
@@ -30,11 +41,38 @@ def edges(server: Server, *, batches: int, seed: int, most: int) -> Iterator[Bat
             yield made
 
 
+def fixed(server: Server) -> Iterator[Batch]:
+    """What must not be left to chance: every bucket's overflow, a batch too short for CP, one over every bucket."""
+    for lengths in (*overflows(server), (min(2 * server.cp_size - 1, server.context_length),)):
+        yield Batch(lengths=lengths, prefixes=(0,) * len(lengths))
+    more = evenly(server.capture_num_tokens[-1] + 2 * server.cp_size, server)
+    yield Batch(lengths=more, prefixes=(0,) * len(more))
+
+
+def overflows(server: Server) -> Iterator[tuple[int, ...]]:
+    """Per bucket, if there is one, a batch of as many tokens that needs more rows than it captured."""
+    table = CaptureTable(ladder=server.capture_num_tokens, cp_size=server.cp_size, context_length=server.context_length)
+    unit = 2 * server.cp_size
+    for bucket, rows in table.bucket_local_tokens.items():
+        shapes = {"unit": unit, "longest": server.context_length}
+        tried = (
+            fill(bucket, requests=count, remainder=rest, **shapes) for count in REQUESTS for rest in range(1, unit)
+        )
+        found = (one for one in tried if (required_local_tokens(one, **table.group) or 0) > rows)
+        yield from [one for one in [next(found, None)] if one]
+
+
 def big_small_big(server: Server) -> Iterator[Batch]:
     """In each bucket: full, half full, full. What the first leaves behind shows in the second."""
     for bucket in server.capture_num_tokens:
         for total in (bucket, bucket // 2 + 1, bucket):
-            yield Batch(lengths=(total - total // 2, total // 2), prefixes=(0, 0))
+            yield Batch(lengths=evenly(total, server), prefixes=(0,) * len(evenly(total, server)))
+
+
+def evenly(total: int, server: Server) -> tuple[int, ...]:
+    """Two requests, or as many as the context demands."""
+    count = max(2, -(-total // server.context_length))
+    return tuple(total // count + (number < total % count) for number in range(count))
 
 
 def golden(server: Server) -> Iterator[Batch]:
@@ -42,6 +80,13 @@ def golden(server: Server) -> Iterator[Batch]:
     for lengths in GOLDEN:
         if sum(lengths) <= server.capture_num_tokens[-1]:
             yield Batch(lengths=lengths, prefixes=(0,) * len(lengths))
+
+
+def several_with_prefixes(server: Server) -> Iterator[Batch]:
+    """Several requests, each on another prefix, around pages and block edges; those that the context holds."""
+    for lengths, prefixes in SEVERAL:
+        if max(map(sum, zip(lengths, prefixes, strict=True))) <= server.context_length:
+            yield Batch(lengths=lengths, prefixes=prefixes)
 
 
 @dataclass(kw_only=True)
@@ -70,20 +115,44 @@ class Requests:
             parts = [up_to(one, done, min(done + chunk, len(one.tokens))) for one in going_on]
             yield Offer(requests=tuple(parts), chunked=done > 0)
 
+    def prefilled(self, prompts: Iterable[int], *, budget: int, batches: int) -> Iterator[Offer]:
+        """Prompts in order of arrival, `budget` new tokens in each batch at most."""
+        wholes: list[Request] = []
+        for parts in islice(packed(prompts, budget=budget), batches):
+            wholes = wholes[-1:] if parts[0][1] else []
+            for prompt, _, _ in parts[len(wholes) :]:
+                wholes.append(self.beside(wholes, prompt))
+            offered = [up_to(whole, start, end) for whole, (_, start, end) in zip(wholes, parts, strict=True)]
+            yield Offer(requests=tuple(offered), chunked=True)
+
+    def beside(self, held: Iterable[Request], prompt: int) -> Request:
+        """A prompt on slots that none of the others holds."""
+        taken = {slot for one in held for slot in one.slots}
+        free = [slot for slot in range(1, self.slots) if slot not in taken]
+        return self.request(prompt, 0, iter(self.drawn.sample(free, prompt)))
+
 
 def up_to(request: Request, prefix: int, end: int) -> Request:
     return Request(tokens=request.tokens[:end], prefix=prefix, slots=request.slots[:end])
 
 
-def packed(prompts: Iterable[int], *, most: int, longest: int) -> Iterator[Batch]:
-    """Prompts in order of arrival, as many in a batch as `most` tokens hold; longer ones are left out."""
-    waiting: list[int] = []
+def packed(prompts: Iterable[int], *, budget: int) -> Iterator[list[tuple[int, int, int]]]:
+    """Batches of at most `budget` new tokens: (prompt, from, to) of each part; only a first part goes on.
+
+    A prompt that does not fit beside the others waits; one that fits no batch is cut.
+
+    >>> list(packed([10, 50, 8], budget=32))
+    [[(10, 0, 10)], [(50, 0, 32)], [(50, 32, 50), (8, 0, 8)]]
+    """
+    parts: list[tuple[int, int, int]] = []
     for prompt in prompts:
-        if prompt > min(most, longest):
-            continue
-        if sum(waiting) + prompt > most:
-            yield Batch(lengths=tuple(waiting), prefixes=(0,) * len(waiting))
-            waiting = []
-        waiting.append(prompt)
-    if waiting:
-        yield Batch(lengths=tuple(waiting), prefixes=(0,) * len(waiting))
+        if parts and sum(end - start for _, start, end in parts) + prompt > budget:
+            yield parts
+            parts = []
+        done = 0
+        while prompt - done > budget:
+            yield [(prompt, done, done + budget)]
+            done += budget
+        parts.append((prompt, done, prompt))
+    if parts:
+        yield parts
