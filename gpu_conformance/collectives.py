@@ -9,17 +9,23 @@ import torch.distributed as dist
 
 from gpu_conformance.model import AllGather, Doing
 
+GATHERING = "all-gather of"
+
 
 class Broken(Exception):
     """A collective failed: mostly because another rank is gone."""
 
 
-def join(rank: int, ranks: int, store: str, *, timeout_s: float) -> None:
-    """Headers are CPU tensors also where the model is on a GPU: a wrong size over nccl would hang."""
+def join(rank: int, ranks: int, store: str | dist.Store, *, timeout_s: float) -> None:
+    """Form the group, by the address of a store or the store itself.
+
+    Headers are CPU tensors also where the model is on a GPU: a wrong size over nccl would hang.
+    """
     torch.set_num_threads(1)
     backend = "cpu:gloo,cuda:nccl" if dist.is_nccl_available() and torch.cuda.device_count() else "gloo"
+    how: Any = {"init_method": store} if isinstance(store, str) else {"store": store}
     try:
-        dist.init_process_group(backend, store, rank=rank, world_size=ranks, timeout=timedelta(seconds=timeout_s))
+        dist.init_process_group(backend, **how, rank=rank, world_size=ranks, timeout=timedelta(seconds=timeout_s))
     except (RuntimeError, ValueError) as problem:
         raise Broken(f"the group did not come together: {problem}") from problem
 
@@ -41,7 +47,7 @@ def operation(asked: AllGather | Doing, doing: str) -> str:
     """What a rank is at, for whoever looks when it hangs. doing: what it said last."""
     if isinstance(asked, Doing):
         return asked.what
-    return f"all-gather of {asked.what}" + (f", after {doing}" if doing else "")
+    return f"{GATHERING} {asked.what}" + (f", after {doing}" if doing else "")
 
 
 def all_gather(rows: torch.Tensor) -> torch.Tensor:

@@ -40,7 +40,7 @@ class Remains:
     @property
     def kind(self) -> str:
         if self.exit_code is None:
-            return {"T": "stopped", "R": "looping"}.get(self.state, "hanging")
+            return {"T": "stopped", "R": "looping", "elsewhere": "silent"}.get(self.state, "hanging")
         if self.exit_code < 0:
             return "aborted" if self.exit_code == -signal.SIGABRT else "killed"
         if "raised" in self.told:
