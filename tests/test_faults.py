@@ -13,12 +13,12 @@ import cpbcg_ref
 from cpbcg_ref import cases, cli
 from cpbcg_ref.asking import FAMILIES
 from cpbcg_ref.checking import generators, hunting, trials
+from cpbcg_ref.checking.size import SIZES, size
 from cpbcg_ref.engines.reference import Hardened, Reference, ReferenceServer
 from cpbcg_ref.engines.targets import resolve
 from cpbcg_ref.errors import TargetError
 from cpbcg_ref.faults import FAULTS, VARIANTS, Fault, Variant
 from cpbcg_ref.faults.edited import edited
-from cpbcg_ref.faults.size import SIZES, size
 from cpbcg_ref.report import faulttable
 
 SCHEMA = json.loads(resources.files("cpbcg_ref.report").joinpath("faults.schema.json").read_text())

@@ -4,8 +4,8 @@ import pytest
 from small_cases import SMALL
 
 from cpbcg_ref.asking import FAMILIES, CaptureFailed
+from cpbcg_ref.checking.size import size
 from cpbcg_ref.faults import FAULTS
-from cpbcg_ref.faults.size import size
 from cpbcg_ref.invariants import REGISTRY
 
 KEYS = [key for key, fault in FAULTS.items() if REGISTRY[fault.expected[0]].parts[0].family in SMALL]

@@ -1,8 +1,10 @@
 """A shrunk case keeps no pass and no attempt that its violation does without."""
 
 from cpbcg_ref.cases import Attempt, AttemptsCase, Batch, DelayerConfig, LastPassCase, LayoutCase, RankReport
-from cpbcg_ref.checking.family import Violation, leanest
-from cpbcg_ref.checking.leaner import leaner
+from cpbcg_ref.checking.family import FamilyRun, PartRun, Violation
+from cpbcg_ref.checking.smaller import leaner
+from cpbcg_ref.engines.reference import Reference
+from cpbcg_ref.invariants.model import Part, not_excluded
 
 CASE = AttemptsCase(attempts=tuple(Attempt(admitted=size) for size in (5, 1, 7, 2, 7)))
 CONFIG = DelayerConfig(dp_size=1, max_delay_passes=1, max_running_requests=1)
@@ -14,10 +16,13 @@ def sizes(case):
 
 
 def left_of(case, wrong):
-    def violation(one):
-        return Violation("wrong", one, None) if wrong(sizes(one)) else None
+    def check(one, seen, contract):
+        return "wrong" if wrong(sizes(one)) else None
 
-    return sizes(leanest(Violation("wrong", case, None), violation).case)
+    part = Part(family="attempts", check=check, needs=(), excluded=not_excluded, witnesses={})
+    run = PartRun(part=part, violation=Violation("wrong", case, None))
+    FamilyRun(engine=Reference(), family="attempts", strategy=None, profile="dev", executed=set()).trim(run)
+    return sizes(run.violation.case)
 
 
 def test_what_is_left_is_wrong_and_no_longer_wrong_with_anything_left_out():

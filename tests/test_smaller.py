@@ -15,10 +15,10 @@ from cpbcg_ref.cases import (
     SelectCase,
     Server,
 )
+from cpbcg_ref.checking.size import size
 from cpbcg_ref.checking.smaller import lower, smaller, without
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.engines.reference import Reference
-from cpbcg_ref.faults.size import size
 from cpbcg_ref.oracles.tokens import shardable
 
 BOTH = Reference.contract

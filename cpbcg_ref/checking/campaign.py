@@ -17,9 +17,9 @@ from cpbcg_ref.checking.family import PartRun, Violation
 from cpbcg_ref.checking.results import Report, Result
 from cpbcg_ref.checking.rounds import Fared, Found, Job, Key, Round
 from cpbcg_ref.checking.run import Checker
+from cpbcg_ref.checking.size import size
 from cpbcg_ref.checking.workers import Ended
 from cpbcg_ref.errors import InvalidInput
-from cpbcg_ref.faults.size import size
 from cpbcg_ref.invariants import REGISTRY
 from cpbcg_ref.strategies import cases_for
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -19,13 +20,14 @@ from hypothesis.strategies import SearchStrategy
 
 from cpbcg_ref.asking import FAMILIES, CaptureFailed
 from cpbcg_ref.checking.executed import recording
-from cpbcg_ref.checking.leaner import leaner
 from cpbcg_ref.checking.profiles import quiet_settings
-from cpbcg_ref.checking.smaller import smaller
+from cpbcg_ref.checking.size import size
+from cpbcg_ref.checking.smaller import leaner, smaller
 from cpbcg_ref.errors import TargetError
 from cpbcg_ref.invariants.model import Part
 
 RECORDED_CASES = 5
+OTHER_SEED = 7907  # beside the seeds of the rounds
 
 
 class NothingLeft(Exception):
@@ -166,26 +168,48 @@ class FamilyRun:
     def shrink(self, run: PartRun) -> None:
         """Search again with the seed that failed, this time letting Hypothesis shrink; then try smaller cases."""
 
-        def violation(case: Any) -> Violation | None:
-            seen = self.answers(case)
-            sentence = run.part.check(case, seen, self.engine.contract)
-            return Violation(sentence, case, seen) if sentence else None
-
         def smallest(case: Any) -> None:
-            try:
-                found = violation(case)
-            except Exception:
-                reject()  # a case that breaks the adapter shows nothing about the engine
-            if found:
+            if found := self.fails(run, case):
                 raise found
 
         run.error = f"the engine answered the same cases differently when asked again: {run.violation}"
         try:
             self.search(smallest, run.seed, shrink=True)
         except Violation as found:
-            run.violation, run.error = leanest(found, violation, self.simpler), ""
+            run.violation, run.error = found, ""
+            self.trim(run)
+            self.look_again(run, smallest)
         except Flaky:
+            if run.part.once:
+                run.error = ""
             return
+
+    def look_again(self, run: PartRun, smallest: Callable[[Any], None]) -> None:
+        """Shrinking can end beside the smallest case: another seed ends elsewhere, and the smaller of both is kept."""
+        best = run.violation
+        try:
+            self.search(smallest, run.seed + OTHER_SEED, shrink=True)
+        except Violation as found:
+            run.violation = found
+            self.trim(run)
+        except (Flaky, Unsatisfiable):
+            return
+        run.violation = min(filter(None, (best, run.violation)), key=lambda one: size(one.case))
+
+    def trim(self, run: PartRun) -> None:
+        """Leave out what the violation does without, until nothing can be left out; `run` has the best so far."""
+        better = run.violation
+        while better:
+            run.violation = better
+            better = next(filter(None, map(partial(self.fails, run), self.simpler(better.case))), None)
+
+    def fails(self, run: PartRun, case: Any) -> Violation | None:
+        """A ladder that is not captured, or a case that breaks the adapter, shows nothing about the engine."""
+        with suppress(Exception):
+            seen = self.answers(case)
+            if sentence := run.part.check(case, seen, self.engine.contract):
+                return Violation(sentence, case, seen)
+        return None
 
     def simpler(self, case: Any) -> Iterable[Any]:
         """What is tried instead of a case; the server and the delayer of a deployment stay as they are."""
@@ -206,14 +230,3 @@ class FamilyRun:
         self.asked += 1
         with recording(self.engine, self.executed) if self.asked <= RECORDED_CASES else nullcontext():
             return FAMILIES[self.family].ask(self.engine, case)
-
-
-def leanest(
-    found: Violation, violation: Callable[[Any], Violation | None], simpler: Callable[[Any], Iterable[Any]] = leaner
-) -> Violation:
-    """The violation that is left when nothing can be left out any more."""
-    for case in simpler(found.case):
-        with suppress(Exception):  # a ladder that is not captured, or a case that breaks the adapter, as above
-            if again := violation(case):
-                return leanest(again, violation, simpler)
-    return found

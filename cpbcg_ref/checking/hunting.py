@@ -17,8 +17,8 @@ from cpbcg_ref.checking.family import RECORDED_CASES, FamilyRun, PartRun
 from cpbcg_ref.checking.profiles import quiet_settings
 from cpbcg_ref.checking.run import ROUNDS
 from cpbcg_ref.checking.single import why_not
+from cpbcg_ref.checking.size import size
 from cpbcg_ref.faults import FAULTS, Fault
-from cpbcg_ref.faults.size import size
 from cpbcg_ref.invariants import REGISTRY
 from cpbcg_ref.invariants.model import Part
 from cpbcg_ref.strategies import cases_for

@@ -80,10 +80,10 @@ class TimedRun(FamilyRun):
     asked: int = RECORDED_CASES
     lost: str = ""
 
-    def ask(self, case: Any) -> Any:
+    def answers(self, case: Any) -> Any:
         if time.monotonic() >= self.until:
             raise TimeUp
-        return super().ask(case)
+        return super().answers(case)
 
     def alone(self, run: PartRun, number: int, **also: Any) -> Found | None:
         """The smallest violation of one part that a search finds before the time is up."""
@@ -103,6 +103,8 @@ class TimedRun(FamilyRun):
             self.search(smallest, number)
         except Violation as found:
             run.violation, shrunk = found, True
+            with suppress(TimeUp):
+                self.trim(run)
         except TimeUp:
             pass  # Hypothesis tries ever smaller cases: the last that failed is the best so far
         except Flaky:

@@ -1,7 +1,7 @@
 """Cases with fewer requests, tokens, batches, buckets or ranks: what shrinks a length and the ladder around it at once.
 
 Hypothesis shrinks the bytes that a case is read off, one or two at a time. A bucket that is as large as its batch does
-not get smaller that way, nor do lengths that only fail together.
+not get smaller that way, nor do lengths that only fail together, nor a sequence with a pass in it that does not matter.
 """
 
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from cpbcg_ref.cases import (
+    AttemptsCase,
     BadLayoutCase,
     Batch,
     CaptureCase,
@@ -20,6 +21,8 @@ from cpbcg_ref.cases import (
 )
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.oracles.tokens import shardable
+
+SEQUENCES = {PassesCase: "passes", LastPassCase: "history", AttemptsCase: "attempts"}
 
 
 def smaller(case: Any, contract: Contract) -> Iterator[Any]:
@@ -154,6 +157,20 @@ def of_fewer_ranks(case: PassesCase | LastPassCase, contract: Contract) -> Itera
         for name in ("last", "other_last") if isinstance(case, LastPassCase) else ():
             told[name] = tuple(getattr(case, name)[rank] for rank in others)
         yield replace(case, **told)
+
+
+def leaner(case: Any) -> Iterator[Any]:
+    """Every case that lacks one of its passes or attempts, the earliest first; none for a case that is no sequence.
+
+    >>> from cpbcg_ref.cases import Attempt
+    >>> [len(case.attempts) for case in leaner(AttemptsCase(attempts=(Attempt(), Attempt(admitted=2))))]
+    [1, 1]
+    """
+    name = SEQUENCES.get(type(case), "")
+    whole = getattr(case, name, ())
+    for i in range(len(whole)):
+        if len(whole) > 1 or name == "history":
+            yield replace(case, **{name: whole[:i] + whole[i + 1 :]})
 
 
 MAKERS: dict[type, Any] = {

@@ -18,7 +18,7 @@ class Fault:
     """One wrong engine.
 
     wrong: what it gets wrong, one sentence. source: the public bug, "" for a generic mistake. expected: ids, each of
-    which must catch it. smallest: size of the smallest case that breaks the first of them (`cpbcg_ref.faults.size`).
+    which must catch it. smallest: size of the smallest case that breaks the first of them (`cpbcg_ref.checking.size`).
     """
 
     key: str

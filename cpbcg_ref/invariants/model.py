@@ -21,7 +21,8 @@ class Part:
     family: which cases are asked, a key of `cpbcg_ref.asking.FAMILIES`. check(case, seen, contract): the first
     violation in one sentence, or None. needs: capabilities beyond the family's. excluded(contract): why an engine with
     this contract is not asked, "" if it is. witnesses: interesting cases; those that the contract allows are demanded,
-    and if one was not generated the part is `unwitnessed`.
+    and if one was not generated the part is `unwitnessed`. once: it is about asking twice, so one sighting is enough
+    even if the engine answers as it should when asked again.
     """
 
     family: str
@@ -29,6 +30,7 @@ class Part:
     needs: tuple[str, ...]
     excluded: Callable[[Contract], str]
     witnesses: Mapping[str, Witness]
+    once: bool = False
 
     def demanded(self, contract: Contract) -> list[str]:
         possible = ((name, getattr(met, "only_if", None)) for name, met in self.witnesses.items())
@@ -71,6 +73,7 @@ def invariant(
     some: Callable[[Any], Witness] | None = None,
     needs: tuple[str, ...] = (),
     excluded: Callable[[Contract], str] = not_excluded,
+    once: bool = False,
     level: str = MUST,
     sources: str = "",
     **named: Witness,
@@ -90,7 +93,7 @@ def invariant(
         def check(case: Any, seen: Any, contract: Any) -> str | None:
             return next(iter(judge(case, seen, contract)), None)
 
-        part = Part(family=family, check=check, needs=needs, excluded=excluded, witnesses=spoken)
+        part = Part(family=family, check=check, needs=needs, excluded=excluded, witnesses=spoken, once=once)
         statement = " ".join((function.__doc__ or "").split("\n\n")[0].split()).removesuffix(".")
         bugs = tuple(f"sglang#{bug}" if bug.isdigit() else bug for bug in sources.split())
         one = REGISTERED.get(id) or Invariant(id=id, level=level, statement=statement, sources=bugs)

@@ -111,7 +111,7 @@ def complete(case: SelectCase, chosen: Chosen) -> Sentences:
             yield f"bucket {bucket} fits"
 
 
-@invariant("select.pure", family="select", a_bucket_fits=fit(1), sources="vllm:CudagraphDispatcher")
+@invariant("select.pure", family="select", once=True, a_bucket_fits=fit(1), sources="vllm:CudagraphDispatcher")
 def pure(case: SelectCase, seen: SelectSeen, contract: Contract) -> Sentences:
     """Same answer when asked twice; arguments are not mutated."""
     yield from raised("selector", seen.answer)
