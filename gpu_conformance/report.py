@@ -127,7 +127,8 @@ def show_infrastructure(run: Run, printer: terminal.Printer, one: Served) -> Non
     printer.finding("INFRASTRUCTURE", one.name, sentence, style=terminal.COLOURS["error"])
     for rank, stack in blame["stacks"].items():
         printer.say(f"\n    rank {rank} was at:" if stack else f"\n    rank {rank} did not answer")
-        printer.say(textwrap.indent("\n".join(stack.splitlines()[:STACK_LINES]), "      "))
+        if stack:
+            printer.say(textwrap.indent("\n".join(stack.splitlines()[:STACK_LINES]), "      "))
     printer.say(f"\n  reproduce:\n    {blame['reproduce']}")
 
 

@@ -70,8 +70,8 @@ def big_small_big(server: Server) -> Iterator[Batch]:
 
 
 def evenly(total: int, server: Server) -> tuple[int, ...]:
-    """Two requests, or as many as the context demands."""
-    count = max(2, -(-total // server.context_length))
+    """Two requests, or as many as the context demands; one where half of it is too short to be sharded."""
+    count = max(2 if total // 2 >= 2 * server.cp_size else 1, -(-total // server.context_length))
     return tuple(total // count + (number < total % count) for number in range(count))
 
 
