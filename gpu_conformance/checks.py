@@ -4,13 +4,13 @@ The order is the order of what finds most: rows that are there at all, paddings,
 the cache, the guards.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from gpu_conformance.plan import SCRATCH, Plan
-from gpu_conformance.rank import Output
+from gpu_conformance.plan import SCRATCH, Plan, plan
+from gpu_conformance.rank import Output, Rank, synthetic
 from gpu_conformance.whole import Whole
 
 Tensor = torch.Tensor
@@ -37,6 +37,15 @@ def rows_fit(batch: Plan, cp_rank: int, *, bucket: int, captured: int) -> Findin
             invariant="capacity.no-overflow",
             sentence=f"rank {cp_rank} owns {live} rows, bucket {bucket} captured {captured} (lengths {told(batch)})",
         )
+
+
+def captures_fit(rank: Rank, requests: Mapping[int, Sequence[int]], rows: Mapping[int, int]) -> Findings:
+    """Capturing itself: the synthetic requests have the rows that they were given, and wrote nowhere else."""
+    for bucket, lengths in requests.items():
+        yield from rows_fit(plan(synthetic(lengths), rank.cp_size), rank.cp_rank, bucket=bucket, captured=rows[bucket])
+    for name in rank.overwritten():
+        told = f"rank {rank.cp_rank}: something was written beside {name} in the captures"
+        yield Finding(invariant="data.in-bounds", sentence=told)
 
 
 def rows_came_out(batch: Plan, cp_rank: int, out: Output) -> Findings:

@@ -74,8 +74,11 @@ class Group:
         except Exception as problem:
             raise raised(0, "starting the engine", problem) from problem
 
-    def rank(self, engine: Any, started: Any, cp_rank: int) -> Generator[Any, Any, Seen]:
-        """The generator of one rank. Nothing of it runs, and no GPU is touched, before its process starts it."""
+    def rank(self, engine: Any, started: Any, cp_rank: int, seen: Seen | None = None) -> Generator[Any, Any, Seen]:
+        """The generator of one rank. Nothing of it runs, and no GPU is touched, before its process starts it.
+
+        seen: what to report in, for who wants to look before the end.
+        """
         plant = PLANTS.get(self.plant, Plant(what="nothing", caught_by=()))
         captured = started if isinstance(started, Raised) else answered(engine, started.captured, cp_rank=cp_rank)
         truth, parts = self.placed(cp_rank), plant.parts(cp_rank)
@@ -85,8 +88,8 @@ class Group:
             inject = Inject(kind="skip", rank=1, batch=len(self.offers) // 2)
         choose = plant.decide or partial(decide, engine)
         choose = disturbed(choose, inject) if inject else choose
-        seen: Seen = yield from work(rank, started, captured, offered(self.offers, inject), decide=choose)
-        return seen
+        told: Seen = yield from work(rank, started, captured, offered(self.offers, inject), decide=choose, seen=seen)
+        return told
 
     def placed(self, cp_rank: int) -> Model:
         """The model where this rank computes. Over nccl each has a GPU: that of its number on this machine."""

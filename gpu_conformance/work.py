@@ -64,13 +64,19 @@ class Seen:
 
 
 def work(
-    rank: Rank, started: Any, captured: Captured | Raised, offers: Iterable[tuple[int, Offer]], *, decide: Decide
+    rank: Rank,
+    started: Any,
+    captured: Captured | Raised,
+    offers: Iterable[tuple[int, Offer]],
+    *,
+    decide: Decide,
+    seen: Seen | None = None,
 ) -> Any:
-    """The generator of a rank: capture every bucket, then serve every numbered batch.
+    """The generator of a rank: capture every bucket, then serve every numbered batch. seen: what to report in.
 
     Ranks that are not at the same batch end here: what one sends is not what the others take it for.
     """
-    seen, ran = Seen(cp_rank=rank.cp_rank), False
+    seen, ran = seen or Seen(cp_rank=rank.cp_rank), False
     yield Doing(what="capturing")
     if not (yield from captured_alike(seen, captured)):
         return seen
@@ -78,6 +84,7 @@ def work(
     seen.captured = list(rows.items())
     with seen.timed("capture"):
         yield from rank.capture(dict(captured.requests), rows)
+    seen.judge("", list(checks.captures_fit(rank, dict(captured.requests), rows)))
     for number, offer in offers:
         seen.number = number
         yield Doing(what=f"batch {number}: choosing a bucket")
@@ -191,14 +198,14 @@ def run_graph(rank: Rank, seen: Seen, batch: Plan, bucket: int, rows: int, expec
     yield Doing(what=f"batch {seen.number}: replay")
     with seen.timed("replay"):
         out = yield from rank.replay(batch, bucket)
-    again = yield from rerun(rank, before, rank.replay(batch, bucket, fill=OTHER_FILL))
     fresh = yield from rerun(rank, before, rank.replay(batch, bucket, fresh=True))
+    again = yield from rerun(rank, before, rank.replay(batch, bucket, fresh=True, fill=OTHER_FILL))
     yield Doing(what=f"batch {seen.number}: eager")
     with seen.timed("eager"):  # a batch that overflows is computed with the rows that it needs
         twin = yield from rerun(rank, before, rank.eager(batch, max(rows, *map(len, batch.rows))))
     beside = [*checks.replay_equals_eager(batch, own, out, twin), *right(rank, batch, out, expected)]
     seen.judge("data.replay-equals-eager", beside)
-    seen.judge("data.padding-inert", list(checks.padding_inert(batch, own, out, again)))
+    seen.judge("data.padding-inert", list(checks.padding_inert(batch, own, fresh, again)))
     seen.judge("data.history-free", list(checks.history_free(batch, own, out, fresh)))
     seen.judge("data.in-bounds", [])  # its guards are looked at when all is done
     return out
