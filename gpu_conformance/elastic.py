@@ -105,19 +105,19 @@ class Board:
         told |= {"in_collective": isinstance(problem, collectives.Broken), "doing": asdict(self.doing)}
         with suppress(RuntimeError):
             self.put("told", told)
-        group = self.words()
+        group = self.words(WORD_S if told["in_collective"] else 0.0)  # the others learn of ours when we are gone
         group[rank()] = group[rank()] or told
         remains = [self.remains(one, word) for one, word in enumerate(group)]
         own = [one for one in remains if one.kind == "raised"]
-        silent = [one for one in remains if not one.told]
+        silent = [] if own else [one for one in remains if not one.told]
         blamed = failure.blamed(own or silent or remains, {})
         blamed.stacks = {one.rank: one.told["trace"] for one in remains if one.told}
         for one in silent:
             self.end(one.rank)
         return blamed
 
-    def words(self) -> list[dict[str, Any]]:
-        deadline = time.monotonic() + WORD_S
+    def words(self, seconds: float) -> list[dict[str, Any]]:
+        deadline = time.monotonic() + seconds
         while not all(told := [self.read("told", one) for one in range(ranks())]) and time.monotonic() < deadline:
             time.sleep(0.1)
         return told
@@ -126,8 +126,8 @@ class Board:
         """A silent rank of this machine stands somewhere or has ended; of another machine nothing is known."""
         doing = Doing(**(told.get("doing") or self.read("doing", one)))
         letter = state(int(at["pid"])) if (at := self.neighbour(one)) else "elsewhere"
-        code = 1 if told or letter in GONE else None
-        return failure.Remains(rank=one, doing=doing, exit_code=code, state=letter, told=told)
+        letter = "gone" if letter in GONE else letter
+        return failure.Remains(rank=one, doing=doing, exit_code=1 if told else None, state=letter, told=told)
 
     def neighbour(self, one: int) -> dict[str, Any]:
         """Where a rank of this machine is; nothing for others."""

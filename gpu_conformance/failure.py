@@ -13,6 +13,7 @@ from gpu_conformance.status import Doing
 KINDS = ("killed", "exited", "raised", "aborted", "stopped", "finished early", "disconnected", "looping", "hanging")
 KINDS = (*KINDS, "silent", "parted ways")  # under torchrun on another machine; in lockstep
 OWN_FAULT = KINDS[:5]
+STATES = {"T": "stopped", "R": "looping", "gone": "exited", "elsewhere": "silent"}
 
 
 @dataclass(kw_only=True, eq=False)
@@ -40,7 +41,7 @@ class Remains:
     @property
     def kind(self) -> str:
         if self.exit_code is None:
-            return {"T": "stopped", "R": "looping", "elsewhere": "silent"}.get(self.state, "hanging")
+            return STATES.get(self.state, "hanging")
         if self.exit_code < 0:
             return "aborted" if self.exit_code == -signal.SIGABRT else "killed"
         if "raised" in self.told:
@@ -54,7 +55,7 @@ class Remains:
     @property
     def detail(self) -> str:
         if self.exit_code is None:
-            return "no progress"
+            return "torchrun tells its exit code" if self.state == "gone" else "no progress"
         if self.exit_code < 0:
             out_of_memory = ", as when memory runs out" if self.exit_code == -signal.SIGKILL else ""
             return f"signal {-self.exit_code}, {signal.Signals(-self.exit_code).name}{out_of_memory}"
