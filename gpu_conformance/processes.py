@@ -119,7 +119,7 @@ def watch(group: Group, timeout_s: float) -> None:
             remains = group.all()  # before they are asked: that wakes them
             raise stuck(remains, stacks(group))
     if group.dead():
-        raise blamed(group.all(), {})
+        raise blamed(group.all(), stacks(group))
 
 
 def wait_for_all(group: Group, seconds: float) -> None:
@@ -136,20 +136,21 @@ def state(pid: int) -> str:
 
 
 def stacks(group: Group) -> dict[int, str]:
-    """Ask the living where they are; a stopped rank cannot tell."""
+    """Ask the living where they are; a stopped rank cannot tell. Of the dead, what a crash left."""
     asked = {rank: one for rank, one in enumerate(group.members) if one.is_alive()}
     awake = [rank for rank, one in asked.items() if state(one.pid) != "T"]
     for rank in awake:
         with suppress(ProcessLookupError):
             os.kill(asked[rank].pid, signal.SIGUSR1)
-    deadline, before = time.monotonic() + ANSWER_S, None
-    while time.monotonic() < deadline:
+    deadline, before, now = time.monotonic() + ANSWER_S, None, answers(group)
+    while time.monotonic() < deadline and (now != before or not all(now[rank] for rank in awake)):
         time.sleep(0.1)
-        now = {rank: written(group.room.stacks[rank]) for rank in asked}
-        if now == before and all(now[rank] for rank in awake):
-            break
-        before = now
-    return {rank: text.decode(errors="replace") for rank, text in (before or {}).items()}
+        before, now = now, answers(group)
+    return {rank: text for rank, text in now.items() if text or rank in asked}
+
+
+def answers(group: Group) -> dict[int, str]:
+    return {rank: written(file).decode(errors="replace") for rank, file in enumerate(group.room.stacks)}
 
 
 def written(file: int) -> bytes:
@@ -172,6 +173,7 @@ def rank_main(work: Work, rank: int, ranks: int, room: Room, timeout_s: float, e
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, and it ends us
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    faulthandler.enable(file=room.stacks[rank])  # of a crash in C++
     faulthandler.register(signal.SIGUSR1, file=room.stacks[rank])
     try:
         tell = partial(room.status.begin, rank, clock=time.monotonic)
