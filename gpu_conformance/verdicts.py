@@ -75,8 +75,8 @@ class Found:
 
     @property
     def message(self) -> str:
-        where = f"{self.served.name}, batch {self.number}"
-        return f"{where}: {self.finding.sentence}"
+        where = f"batch {self.number}" if self.plan else "no batch"
+        return f"{self.served.name}, {where}: {self.finding.sentence}"
 
 
 def results(done: Sequence[Served], asked: Asked | None = None, target: str = "reference") -> tuple[Result, ...]:

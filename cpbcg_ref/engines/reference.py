@@ -102,7 +102,7 @@ class Reference:
     version = version("cpbcg")
     contract = Contract(strategies=STRATEGIES, graph_strategies=STRATEGIES, min_replay_bucket=True)
     roots = tuple(str(Path(cpbcg_ref.__file__).with_name(f"{module}.py")) for module in CORE)
-    unavailable = {"data": "replayed data is checked by gpu_conformance, not built yet"}  # noqa: RUF012
+    unavailable = {"data": "python -m gpu_conformance replays and compares data"}  # noqa: RUF012
     policy = "seed"
     library: Any = cpbcg_ref
 

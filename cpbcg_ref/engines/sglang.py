@@ -18,7 +18,7 @@ from cpbcg_ref.errors import TargetError
 ROUNDS = "get_prefill_num_tokens_to_capture"  # where it is there, buckets are rounded up to a multiple of the CP size
 NO_GRAPHS = "this release has no CUDA graphs for context-parallel prefill (layers/cp/bcg)"
 NO_SELECTOR = "this release has no PrefillCPBCGInput.{}: it picks a bucket by its number of tokens alone"
-NO_DATA = "replaying captured data needs a GPU, and the body of the model is a stub here"
+NO_DATA = "the body of the model is a stub here: python -m gpu_conformance replays data in its buckets"
 
 
 class SGLang:

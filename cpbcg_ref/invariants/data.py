@@ -1,4 +1,4 @@
-"""data.*: what a replay computes. Registered here; asking needs an engine that runs real tensors."""
+"""data.*: what a replay computes. Registered here; `gpu_conformance` judges them, on real tensors."""
 
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ def not_asked_yet(judge: Any) -> Judge:
     """Never a pass by accident."""
 
     def check(case: Any, seen: Any, contract: Any) -> Sentences:
-        raise NotImplementedError("data.* cannot be judged from row counts: no engine with the data capability exists")
+        raise NotImplementedError("data.* cannot be judged from row counts: run python -m gpu_conformance")
 
     return check
 
