@@ -104,8 +104,9 @@ class Graph:
     def replay(self, name: str, function: Callable[..., Any], *inputs: Tensor) -> Any:
         segment = self.segments[name]
         for kept, given in zip(segment.inputs, inputs, strict=True):
-            sizes = f"{name}: {given.dtype} {tuple(given.shape)} into a captured {kept.dtype} {tuple(kept.shape)}"
-            assert (kept.dtype, kept.shape) == (given.dtype, given.shape), sizes
+            assert kept.dtype == given.dtype and kept.shape == given.shape, (  # noqa: PT018
+                f"{name}: {given.dtype} {tuple(given.shape)} into a captured {kept.dtype} {tuple(kept.shape)}"
+            )
             if kept.data_ptr() != given.data_ptr():
                 kept.copy_(given)
         segment.replay()

@@ -54,10 +54,10 @@ class Arena:
 
     def block(self, size: int) -> Block:
         size = -(-max(size, 1) // GUARD) * GUARD
-        for found in sorted(self.free):
-            if found[0] >= size:
-                self.free.remove(found)
-                return Block(self, found[1], found[0])
+        if fitting := [found for found in reversed(self.free) if found[0] >= size]:
+            found = min(fitting, key=lambda one: one[0])  # of the smallest the one that died last
+            self.free.remove(found)
+            return Block(self, found[1], found[0])
         start, self.end = self.end, self.end + size + GUARD
         assert self.end <= len(self.bytes), f"the arena of {len(self.bytes)} bytes is full"
         self.guards.append(start + size)
@@ -151,16 +151,13 @@ class Recorder(TorchDispatchMode):
     def record(self, function: Any, args: Any, kwargs: Any, outputs: list[Any]) -> None:
         """Keep addresses, not tensors: what the caller drops is dead although a graph will write it again."""
         args, kwargs = tree_map_only(Tensor, raw, (args, kwargs))
-        if (form := writing_form(function)) and outputs and not self.overlap(outputs, (args, kwargs)):
+        form = writing_form(function) if outputs else (function, ())  # in place: it is its own writing form
+        if function is torch.ops.aten._to_copy.default:
+            self.steps.append(partial(outputs[0].copy_, args[0]))
+        elif form and not self.overlap(outputs, (args, kwargs)):
             self.steps.append(partial(form[0], *args, **kwargs, **dict(zip(form[1], outputs, strict=True))))
-            return
-
-        def step() -> None:
-            made = function(*args, **kwargs)
-            for kept, new in zip(outputs, tree_flatten(made)[0] if outputs else (), strict=True):
-                kept.copy_(new)
-
-        self.steps.append(step)
+        else:
+            self.steps.append(partial(copied, outputs, partial(function, *args, **kwargs)))
 
     def overlap(self, outputs: list[Any], inputs: Any) -> bool:
         """Does a block that is written stand where one is read: it was given away while a weak handle was left."""
@@ -198,6 +195,11 @@ def writing_form(function: Any) -> tuple[Any, list[str]] | None:
         if rest == wanted and len(written) == len(function._schema.returns):
             return form, written
     return None
+
+
+def copied(outputs: list[Any], function: Callable[[], Any]) -> None:
+    for kept, new in zip(outputs, tree_flatten(function())[0], strict=True):
+        kept.copy_(new)
 
 
 def owner(out: Tensor, given: list[Tensor]) -> Tensor | None:

@@ -49,6 +49,11 @@ def test_an_operation_in_place_is_replayed(graph):
     assert graph.replay("s", None, torch.full((2,), 5.0)).tolist() == [10.0, 10.0]
 
 
+def test_a_cast_is_replayed(graph):
+    graph.capture("s", lambda x: x.to(torch.float64) + (x > 0).to(torch.int64), torch.ones(2))
+    assert graph.replay("s", None, torch.tensor([-1.0, 3.0])).tolist() == [-1.0, 4.0]
+
+
 def test_a_view_of_an_output_is_replayed(graph):
     graph.capture("s", lambda x: (x + 1).view(2, 2).t(), torch.zeros(4))
     assert graph.replay("s", None, torch.arange(4.0)).tolist() == [[1.0, 3.0], [2.0, 4.0]]
