@@ -40,7 +40,10 @@ class Inject:
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """driver: lockstep, gloo or nccl. slots: of every rank's cache. workload: what its batches are."""
+    """driver: lockstep, gloo or nccl. slots: of every rank's cache. workload: what its batches are.
+
+    model: on the CPU. device: cpu or cuda, where each rank gets its own copy.
+    """
 
     driver: str
     server: cases.Server
@@ -48,6 +51,7 @@ class Group:
     offers: tuple[Offer, ...]
     slots: int
     workload: str = ""
+    device: str = "cpu"
     plant: str = ""
     inject: Inject | None = None
     timeout_s: float = 20.0
@@ -92,12 +96,15 @@ class Group:
         return told
 
     def placed(self, cp_rank: int) -> Model:
-        """The model where this rank computes. Over nccl each has a GPU: that of its number on this machine."""
+        """The model where this rank computes. Over nccl each has a GPU: that of its number on this machine.
+
+        Not run on any GPU yet. Only here is one touched: a parent that has initialised CUDA must not fork.
+        """
         if self.driver != "nccl":
-            return self.model
+            return self.model if self.device == self.model.device else replace(self.model, device=self.device)
         local = int(os.environ.get("LOCAL_RANK", cp_rank))
         torch.cuda.set_device(local)
-        return replace(self.model, device=f"cuda:{local}")
+        return replace(self.model, device=f"{self.device}:{local}")
 
 
 def offered(offers: Sequence[Offer], inject: Inject | None) -> Iterator[tuple[int, Offer]]:

@@ -151,11 +151,11 @@ def group(
     largest, context = server.capture_num_tokens[-1], server.context_length
     device = "cuda" if driver == "nccl" or (driver == "lockstep" and torch.cuda.device_count()) else "cpu"
     shape = Shape(positions=context, **({"heads": 8} if workload == "gqa" else {}))
-    model = Model(shape=shape, arithmetic=arithmetic, dtype=asked.dtype, device=device)
+    model = Model(shape=shape, arithmetic=arithmetic, dtype=asked.dtype)
     slots = max(LEAST_SLOTS, 3 * largest, largest + 2 * context + 1)
     slots = workloads.GOLDEN_SLOTS if workload == "golden" and not asked.buckets else slots
     told: dict[str, Any] = {"plant": asked.plant, "inject": asked.inject, "timeout_s": asked.timeout_s}
-    told |= {"driver": driver, "workload": workload, "server": server, "model": model, "slots": slots}
+    told |= {"driver": driver, "workload": workload, "server": server, "model": model, "device": device, "slots": slots}
     return Group(**told, offers=offers(asked, workload, server, slots, prompts))
 
 
