@@ -3,12 +3,14 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import Any
 
 import torch
 
+from cpbcg_ref.errors import CpbcgError
 from gpu_conformance import elastic
 from gpu_conformance.failure import Failure
 from gpu_conformance.group import Group
@@ -46,9 +48,17 @@ def serve_all(served: Sequence[Group], engine: Any, *, progress: Callable[[Serve
     with ProcessPoolExecutor(os.cpu_count(), mp_context=fork, initializer=dies_with_parent) as pool:
         jobs = {pool.submit(serve_number, number): number for number in sorted(range(len(served)), key=costliest_first)}
         for job in as_completed(jobs):
-            done[jobs[job]] = job.result()
-            progress(done[jobs[job]], len(served))
+            number = jobs[job]
+            done[number] = Served(group=served[number], **result_of(job))
+            progress(done[number], len(served))
     return [done[number] for number in range(len(served))]
+
+
+def result_of(job: Future[dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return job.result()
+    except BrokenProcessPool as problem:
+        raise CpbcgError("a process that serves groups was killed, as happens when memory runs out") from problem
 
 
 def costliest_first(number: int) -> int:
@@ -56,6 +66,8 @@ def costliest_first(number: int) -> int:
     return -len(group.offers) * group.server.cp_size * group.server.capture_num_tokens[-1]
 
 
-def serve_number(number: int) -> Served:
+def serve_number(number: int) -> dict[str, Any]:
+    """Without the group, which the parent has: its tensors would be sent through shared memory, by a thread."""
     served, engine = _run
-    return serve(served[number], engine)
+    told = vars(serve(served[number], engine))
+    return {name: value for name, value in told.items() if name != "group"}
