@@ -68,10 +68,12 @@ class Found:
         return self.finding.batch
 
     @property
-    def order(self) -> tuple[bool, int]:
-        """The smallest batch is shown; a chunk only if need be, for its prefix may be wrong by an earlier batch."""
+    def order(self) -> tuple[bool, bool, int]:
+        """The smallest batch is shown. A chunk only if need be, for an earlier batch may have spoilt its prefix; one that
+        ran eagerly only if none that was replayed is wrong."""
         chunked = bool(self.plan) and self.served.group.offers[self.number].chunked
-        return chunked, len(self.plan.tokens) if self.plan else 0
+        replayed = dict(self.served.seen[0].chosen).get(self.number, 0) > 0
+        return chunked, not replayed, len(self.plan.tokens) if self.plan else 0
 
     @property
     def message(self) -> str:

@@ -157,6 +157,13 @@ def test_a_chunk_is_shown_only_if_no_other_batch_fails():
     assert f"in {chunk}" in results(run(served(found[0])))["data.in-bounds"].message
 
 
+def test_a_batch_that_ran_eagerly_is_shown_only_if_no_replayed_one_fails():
+    """Batch 6, the last that is served here, ran eagerly and is the smaller one."""
+    found = [Finding(invariant="data.padding-inert", sentence=f"in {n}", batch=n) for n in (6, 1)]
+    assert "in 1" in results(run(served(*found, batches=7)))["data.padding-inert"].message
+    assert "in 6" in results(run(served(found[0], batches=7)))["data.padding-inert"].message
+
+
 def test_a_finding_of_no_batch_is_told_too():
     end = Finding(invariant="agree.collectives", sentence="the end: batch: rank 0 none left", batch=999)
     assert "not run" in results(run(served(end)))["agree.collectives"].counterexample.picture
