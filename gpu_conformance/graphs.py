@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from gpu_conformance.recorder import Arena, recording
+from gpu_conformance.arena import Arena
+from gpu_conformance.recorder import recording
 
 Tensor = torch.Tensor
 

@@ -5,8 +5,9 @@ import gc
 import pytest
 import torch
 
+from gpu_conformance.arena import MAGIC, Arena
 from gpu_conformance.graphs import CpuPool, Graph
-from gpu_conformance.recorder import MAGIC, Arena, NotCapturable, recording, writing_form
+from gpu_conformance.recorder import NotCapturable, recording, writing_form
 
 
 @pytest.fixture
