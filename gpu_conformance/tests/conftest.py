@@ -1,0 +1,5 @@
+"""One thread per process, as in a run: small tensors gain nothing by more, and a process that used two must not fork."""
+
+import torch
+
+torch.set_num_threads(1)
