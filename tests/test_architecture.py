@@ -12,12 +12,12 @@ PACKAGE = Path(cpbcg_ref.__file__).parent
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 CORE = ("errors", "layout", "capture", "replay", "delayer")  # each may import those on its left
 HEAVY = {
-    "hypothesis": ("strategies/", "checking/", "testing.py"),
+    "hypothesis": ("strategies/", "checking/"),
     "torch": ("engines/",),
     "numpy": ("engines/",),
     "click": ("cli.py", "commands/", "report/"),
     "rich": ("cli.py", "report/"),
-    "pytest": ("testing.py", "plugin.py"),
+    "pytest": (),
     "platformdirs": ("engines/", "checking/"),
     "redis": ("checking/",),
 }

@@ -78,7 +78,7 @@ def fake(monkeypatch):
     """fake(engine_type, ids): one more fault, called fake."""
 
     def register(engine_type, expected):
-        told = {"wrong": "see the test", "source": "", "expected": tuple(expected.split()), "smallest": 1}
+        told = {"wrong": "see the test", "source": "", "expected": tuple(expected.split()), "smallest": 100}
         monkeypatch.setitem(FAULTS, "fake", Fault(key="fake", engine_type=engine_type, **told))
 
     return register

@@ -20,7 +20,6 @@ HOW = {
     "rows-averaged": {"shards": True},
     "rows-cut-off": {"shards": True},
     "local-lookup": {"shards": True},
-    "own-rows-selected": {"shards": True},
     "bucket-by-tokens-replayed": {"shards": True, "buckets": 2},
     "stale-live-rows": {"several": True, "buckets": 2},
     "bucket-kept": {"several": True, "buckets": 2},

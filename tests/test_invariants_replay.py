@@ -206,6 +206,12 @@ def test_without_cp_the_token_rule_decides_alone(tokens, floor, seen, sentence):
     assert found == sentence
 
 
+def test_a_short_batch_of_unknown_lengths_is_told_as_unknown_alone():
+    unknown = replace(SHORT, lengths_known=False)
+    assert verdict("select.without-cp", unknown, RIGHT) is None
+    assert "lengths unknown" in verdict("replay.safe-fallback", unknown, RIGHT)
+
+
 def test_without_cp_nothing_is_said_about_unknown_lengths_or_about_rows():
     unknown = batch(7, known=False)
     assert verdict("select.without-cp", unknown, REPLAYS, ALONE, ALONE_CAPTURED) is None

@@ -61,7 +61,7 @@ def test_a_file_without_entries_is_fine(read):
             "no invariant is called 'select.fit-tokens': did you mean select.fits-tokens?",
         ),
         (ENTRY.replace('reason = "smallest bucket"\n', ""), "missing required field `reason` - at `$.failure[0]`"),
-        (ENTRY.replace("smallest bucket", ""), "Expected `str` of length >= 1 - at `$.failure[0].reason`"),
+        (ENTRY.replace("smallest bucket", ""), "Expected `str` matching regex '\\\\S' - at `$.failure[0].reason`"),
         (ENTRY.replace('link = "https://example.org/1"\n', ""), "missing required field `link` - at `$.failure[0]`"),
         (ENTRY + ENTRY.replace('"smallest bucket"', "3"), "Expected `str`, got `int` - at `$.failure[1].reason`"),
         (ENTRY + 'release = "1"\n', "unknown field `release` - at `$.failure[0]`"),

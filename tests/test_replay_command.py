@@ -72,14 +72,15 @@ Usage: cpbcg replay [OPTIONS] [IDS]...
   cpbcg check sglang@. --failures tests/failures
   cpbcg replay --all --failures tests/failures --target sglang@.
 
-  Exit code, the first that applies: 1 one FAILED; 2 an ERROR (target or file cannot be had, the
-  engine cannot be asked, the adapter broke) or bad usage; 0 all are FIXED.
+  Exit code, the first that applies: 1 a MUST (with --strict a SHOULD too) FAILED; 2 an ERROR
+  (target or file cannot be had, the engine cannot be asked, the adapter broke) or bad usage; 0.
 
 Options:
   --all                         Replay all that are saved: a regression run.
   --list                        Show what is saved.
   --target TARGET               Ask this one.  [default: the target of each failure]
   --as [example|unittest|json]  Print the case instead of asking it.
+  --strict                      A SHOULD that fails still fails the run too.
   --failures DIR                Folder of saved failures.  [default: per user]
   --json FILE                   Write the result as JSON; "-" is stdout.
   --allow-unpinned              Fetch a release without a known sha256.
@@ -365,7 +366,17 @@ def test_an_id_given_twice_is_replayed_once(run, tmp_path):
     [([], 0), (["FIXED"], 0), (["FIXED", "ERROR"], 2), (["ERROR", "FAILED", "FIXED"], 1), (["FAILED"], 1)],
 )
 def test_a_failure_outranks_an_error(outcomes, code):
-    assert exit_code([Replayed(id="1", outcome=one, message="x" * (one != "FIXED")) for one in outcomes]) == code
+    assert exit_code([replayed_as(one) for one in outcomes]) == code
+
+
+def test_advice_that_is_not_followed_fails_a_replay_only_if_strict():
+    assert exit_code([replayed_as("FAILED", level="SHOULD")]) == 0
+    assert exit_code([replayed_as("FAILED", level="SHOULD")], strict=True) == 1
+    assert exit_code([replayed_as("FAILED", level="SHOULD"), replayed_as("ERROR", level="SHOULD")]) == 2
+
+
+def replayed_as(outcome, level="MUST"):
+    return Replayed(id="1", outcome=outcome, level=level, message="x" * (outcome != "FIXED"))
 
 
 @pytest.mark.parametrize(

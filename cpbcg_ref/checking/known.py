@@ -25,7 +25,7 @@ from cpbcg_ref.checking.results import Result
 from cpbcg_ref.errors import InvalidInput
 from cpbcg_ref.invariants import REGISTRY
 
-Text = Annotated[str, msgspec.Meta(min_length=1)]
+Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
 
 
 class KnownFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -42,10 +42,10 @@ class Replayed:
         assert bool(self.message) == (self.outcome != FIXED), f"{self.outcome} with message {self.message!r}"
 
 
-def exit_code(replayed: Iterable[Replayed]) -> int:
-    """First that applies: 1 a case fails still, 2 an error, 0."""
-    outcomes = {one.outcome for one in replayed}
-    return 1 if FAILED in outcomes else 2 if ERROR in outcomes else 0
+def exit_code(replayed: Iterable[Replayed], *, strict: bool = False) -> int:
+    """First that applies: 1 a MUST fails still (with strict a SHOULD too), 2 an error, 0."""
+    counted = {one.outcome for one in replayed if strict or one.outcome == ERROR or one.level == "MUST"}
+    return 1 if FAILED in counted else 2 if ERROR in counted else 0
 
 
 def opened(paths: Iterable[Path]) -> tuple[list[Saved], list[Replayed]]:

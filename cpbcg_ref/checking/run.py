@@ -90,7 +90,7 @@ class Checker:
         return Counterexample(case=case, python=as_python(found.case), picture=shown)
 
     def verdict(self, run: PartRun) -> tuple[str, str]:
-        """Outcome and message. What a pinned deployment excludes cannot come up: it is said and spoils no verdict."""
+        """Outcome and message."""
         ends = {"skip": run.skipped, "error": run.error, "fail": str(run.violation or "")}
         for outcome, message in ends.items():
             if message:
@@ -99,8 +99,8 @@ class Checker:
             return "unwitnessed", "no case could be put to the engine: every one was refused"
         if not run.unmet:
             return "pass", ""
-        outcome = "pass" if self.deployment else "unwitnessed"
-        return outcome, f"never came up in {run.examples} examples: {'; '.join(run.unmet)}"
+        excluded = ", or this server excludes it" if self.deployment else ""
+        return "unwitnessed", f"never came up in {run.examples} examples{excluded}: {'; '.join(run.unmet)}"
 
     def result(self, invariant_id: str) -> Result:
         """The worst of the invariant's parts, with the numbers of all."""

@@ -1,6 +1,6 @@
 """`cpbcg faults`: is every deliberately wrong engine caught, and no right one flagged."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from fnmatch import filter as matching
 from typing import Any
@@ -22,7 +22,9 @@ def faults(select: Sequence[str], only_list: bool, json_file: str | None, **opti
     """Search small engines that are wrong on purpose, and check small ones that are different and right.
 
     A fault is caught if every trial catches it within 60 s, by an invariant that its entry names. The engine that it
-    was made from is asked the same cases and must violate nothing. Beside it: what the generators are worth.
+    was made from is asked the same cases and must violate nothing. If torch is installed, defects are planted in
+    replayed data too, and batches served until each is caught. Without --select, beside it: what the generators are
+    worth.
 
     \b
     cpbcg faults --select overflow
@@ -30,30 +32,40 @@ def faults(select: Sequence[str], only_list: bool, json_file: str | None, **opti
     cpbcg check fault:overflow
 
     Exit code, the first that applies: 2 an unchanged engine fails, or bad usage; 1 a fault is not caught by all that
-    its entry names, or a right engine is flagged; 0.
+    its entry names or shrinks to more than twice the smallest case, or a right engine is flagged; 0.
     """
-    from cpbcg_ref.checking import generators, trials
+    from cpbcg_ref.checking import planted, trials
     from cpbcg_ref.faults import FAULTS, VARIANTS
     from cpbcg_ref.report import faulttable, files, jsonreport
 
-    keys = chosen(select, [*FAULTS, *VARIANTS])
-    wrong, right = ([key for key in catalogue if key in keys] for catalogue in (FAULTS, VARIANTS))
+    plants = {} if named(select, {*FAULTS, *VARIANTS}) else planted.catalogue()  # which imports torch
+    keys = chosen(select, [*FAULTS, *VARIANTS, *plants])
+    wrong, right, data = ([key for key in catalogue if key in keys] for catalogue in (FAULTS, VARIANTS, plants))
     files.check_writable(json_file)
     if only_list:
-        found, how = faulttable.catalogue(wrong, right), faulttable.show_catalogue
+        found, how = faulttable.catalogue([*wrong, *data], right), faulttable.show_catalogue
     else:
         with faulttable.progress() as options["progress"]:
-            outcome = trials.run(wrong, right, compare_generators=generators.BLIND in wrong, **options)
-        found, how = faulttable.document(outcome), faulttable.show
+            outcome = trials.run(wrong, right, data, compare_generators=not select, **options)
+        found, how = faulttable.document(outcome, skipped="" if select else planted.unavailable()), faulttable.show
     files.write(json_file, jsonreport.as_json(found))
     if json_file != "-":
         show(how, found)
     return 0 if only_list else found["summary"]["exit_code"]
 
 
+def split(patterns: Sequence[str]) -> list[str]:
+    return [name.strip() for pattern in patterns for name in pattern.split(",")]
+
+
+def named(patterns: Sequence[str], keys: Collection[str]) -> bool:
+    """Is each of these a key, and no pattern that may match others."""
+    return bool(patterns) and set(split(patterns)) <= set(keys)
+
+
 def chosen(patterns: Sequence[str], keys: Sequence[str]) -> set[str]:
     """Keys that match; a pattern that matches none is a usage error that names the nearest."""
-    wanted = [name.strip() for pattern in patterns for name in pattern.split(",")] or ["*"]
+    wanted = split(patterns) or ["*"]
     for name in wanted:
         if not matching(keys, name):
             near = get_close_matches(name, keys, n=3)

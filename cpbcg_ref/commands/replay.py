@@ -18,6 +18,7 @@ FORMS = ("example", "unittest", "json")
 @click.option("--list", "listing", is_flag=True, help="Show what is saved.")
 @click.option("--target", metavar="TARGET", help="Ask this one.  [default: the target of each failure]")
 @click.option("--as", "form", type=click.Choice(FORMS), help="Print the case instead of asking it.")
+@click.option("--strict", is_flag=True, help="A SHOULD that fails still fails the run too.")
 @FAILURES
 @JSON
 @UNPINNED
@@ -42,8 +43,8 @@ def replay(
     cpbcg check sglang@. --failures tests/failures
     cpbcg replay --all --failures tests/failures --target sglang@.
 
-    Exit code, the first that applies: 1 one FAILED; 2 an ERROR (target or file cannot be had, the engine cannot be
-    asked, the adapter broke) or bad usage; 0 all are FIXED.
+    Exit code, the first that applies: 1 a MUST (with --strict a SHOULD too) FAILED; 2 an ERROR (target or file cannot
+    be had, the engine cannot be asked, the adapter broke) or bad usage; 0.
     """
     from cpbcg_ref.checking import replaying, saved
     from cpbcg_ref.report import files, replays
@@ -67,7 +68,7 @@ def replay(
     return replaying.exit_code(broken)
 
 
-def ask_again(paths: Sequence[Path], *, json_file: str | None, **how: Any) -> int:
+def ask_again(paths: Sequence[Path], *, json_file: str | None, strict: bool, **how: Any) -> int:
     from cpbcg_ref.checking import replaying
     from cpbcg_ref.report import replays
 
@@ -77,8 +78,8 @@ def ask_again(paths: Sequence[Path], *, json_file: str | None, **how: Any) -> in
             replayed.append(one)
             done(len(replayed))
     replayed.sort(key=lambda one: (one.invariant, one.id))
-    deliver(replays.show_replays, replays.replays_document(replayed), json_file)
-    return replaying.exit_code(replayed)
+    deliver(replays.show_replays, replays.replays_document(replayed, strict=strict), json_file)
+    return replaying.exit_code(replayed, strict=strict)
 
 
 def print_cases(paths: Sequence[Path], form: str, target: str | None) -> int:

@@ -27,7 +27,7 @@ from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.engines.reference import Hardened, Reference
 from cpbcg_ref.errors import TargetError
 
-FORMS = "reference, NAME, NAME==VERSION, NAME@DIR, path/to/file.py:Class, package.module:Class, fault:KEY"
+FORMS = "reference, NAME, NAME==VERSION, NAME@DIR, path/to/file.py:Class, package.module:Class, fault:KEY, variant:KEY"
 
 
 @dataclass(frozen=True)

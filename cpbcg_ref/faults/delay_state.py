@@ -84,14 +84,6 @@ wrong(
     smallest=3,
 )
 wrong(
-    "timer-in-seconds",
-    "elapsed seconds are compared with a limit in milliseconds",
-    TIMER,
-    TIMER.replace("now_ms - state.started_ms", "(now_ms - state.started_ms) / 1000"),
-    must="delay.bounded-time",
-    smallest=3,
-)
-wrong(
     "timer-from-the-second-delay",
     "a timer is looked at from the second delay on",
     TIMER,

@@ -43,7 +43,7 @@ class Fault:
     @property
     def base(self) -> Callable[[], Any]:
         """The right engine that this one was made from: a variant, or else one from outside this folder."""
-        right = {variant.engine_type for variant in VARIANTS.values() if not variant.edits}
+        right = {variant.engine_type for variant in VARIANTS.values()}
         itself_is_wrong = not self.edits
         above = getattr(self.engine_type, "__mro__", (self.engine_type, Reference))[itself_is_wrong:]
         return next(one for one in above if one in right or not one.__module__.startswith(HERE))
@@ -55,12 +55,11 @@ class Variant:
 
     key: str
     why: str
-    edits: tuple[Edit, ...] = ()
     engine_type: Callable[[], Any] = Reference
 
     @property
     def engine(self) -> Any:
-        return built(self.key, self.edits, self.engine_type)
+        return built(self.key, (), self.engine_type)
 
 
 HERE = __name__.rpartition(".")[0] + "."

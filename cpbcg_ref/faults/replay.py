@@ -73,17 +73,6 @@ class LocalLookup(Server):
         )
 
 
-@server("own-rows-selected", must="agree.bucket", smallest=18)
-class OwnRowsSelected(Server):
-    """Each rank asks for its own padded rows instead of the largest rank's."""
-
-    def select(self, batch: cases.Batch, cp_rank: int) -> int | None:
-        if not self.shards(batch):
-            return super().select(batch, cp_rank)
-        unit = self.library.required_local_tokens([2 * self.server.cp_size], **self.table.group)
-        return self.choose(batch.num_tokens, -(-self.rows(batch)[cp_rank] // unit) * unit)
-
-
 @server("local-variant", must="agree.mode", smallest=4, source="sglang#35640")
 class LocalVariant(Server):
     """The graph variant is picked from the longest prefix among a rank's own requests; one without has no variant."""

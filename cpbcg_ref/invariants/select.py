@@ -126,10 +126,12 @@ def pure(case: SelectCase, seen: SelectSeen, contract: Contract) -> Sentences:
 def without_cp(turn: Turn) -> Sentences:
     """An engine with CP off (n = 1) gets what the token rule alone gives, floor included; with CP on, an inactive batch
     runs eager."""
+    if not turn.batch.lengths_known:
+        return  # nobody can tell whether CP is active: that it runs eager is for replay.safe-fallback
     if turn.server.cp_size > 1:
         if turn.admitted is True and not turn.sharded:
             yield f"CP is not active, rank {turn.rank} admits {number(turn.replays)}"
-    elif turn.batch.lengths_known and turn.batch.num_tokens:  # else the rule has nothing to say
+    elif turn.batch.num_tokens:  # else the rule has nothing to say
         expected = next(iter(fitting(turn.question(tokens_alone=True))), None)
         if turn.replays != expected:
             yield f"without CP: {number(turn.replays)}, the token rule gives {number(expected)}"

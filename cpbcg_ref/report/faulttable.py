@@ -9,12 +9,15 @@ from typing import Any
 
 from rich.console import Console
 
+from cpbcg_ref.checking import planted
 from cpbcg_ref.checking.hunting import Hunt, Trial
+from cpbcg_ref.checking.planted import Planted
 from cpbcg_ref.checking.trials import Outcome
-from cpbcg_ref.faults import FAULTS, VARIANTS
+from cpbcg_ref.faults import FAULTS, VARIANTS, Fault
 from cpbcg_ref.report.terminal import COLOURS, Printer
 
 RATIO = (1.2, 2.0)  # how much larger than the smallest a shrunk case may be: at the median, and ever
+BY_BUCKETS = ("select", "select-pair", "capture")  # a case of one bucket is as small as it gets, whatever is in it
 
 WIDTH = 130  # columns of a file
 FAULT = ("fault", "invariant", "caught", "examples", "seconds", "shrunk", "source")
@@ -24,24 +27,31 @@ GENERATOR = ("generator", "cp", "ladder", "median", "maximum", "seeds")
 FORMS = (("examples", "g"), ("seconds", ".2f"))
 
 
-def document(outcome: Outcome) -> dict[str, Any]:
-    """A fault's examples and seconds are medians over the trials that caught it, to the first id that did."""
+def document(outcome: Outcome, *, skipped: str = "") -> dict[str, Any]:
+    """A fault's examples and seconds are medians over the trials that caught it, to the first id that did.
+
+    skipped: why no defects were planted in replayed data, if that was asked for.
+    """
     faults = [of_fault(key, trials, outcome) for key, trials in outcome.trials.items()]
     variants = [{"key": key, "flagged": list(reasons)} for key, reasons in outcome.flagged.items()]
     told: dict[str, Any] = {"faults": faults, "variants": variants}
     told["trials"] = {key: [of_trial(one, outcome) for one in trials] for key, trials in outcome.trials.items()}
     told["flags"] = {key: reasons for key, reasons in outcome.flagged.items() if reasons}
     told["generators"] = [of_generator(dataclasses.asdict(one)) for one in outcome.generators]
-    told["control"] = controls(outcome.controls)
+    told |= {"control": controls(outcome.controls), "skipped": skipped}
     return told | {"summary": summary(told, seed=outcome.seed, seconds=round(outcome.seconds, 1))}
 
 
 def of_fault(key: str, trials: Sequence[Trial], outcome: Outcome) -> dict[str, Any]:
-    fault, soonest = FAULTS[key], [trial.soonest for trial in trials]
+    fault, soonest = entry(key), [trial.soonest for trial in trials]
     by = [name for i, name in enumerate(fault.expected) if all(trial.hunts[i].found for trial in trials)]
     told = {"key": key, "source": fault.source, "expected": list(fault.expected), "caught": all(soonest), "by": by}
     told |= medians([hunt for hunt in soonest if hunt])
     return told | {"shrunk": outcome.shrunk.get((key, outcome.seed)), "smallest": fault.smallest}
+
+
+def entry(key: str) -> Fault | Planted:
+    return FAULTS.get(key) or planted.catalogue()[key]
 
 
 def medians(hunts: Sequence[Hunt]) -> dict[str, float | None]:
@@ -77,8 +87,8 @@ def controls(trials: Sequence[Trial]) -> list[dict[str, Any]]:
 
 
 def summary(told: Mapping[str, Any], **run: Any) -> dict[str, Any]:
-    faults, public = told["faults"], [one for one in told["faults"] if one["source"]]
-    ratios = [one["shrunk"] / one["smallest"] for one in faults if one["shrunk"] is not None]
+    faults, public = told["faults"], [one for one in told["faults"] if "#" in one["source"]]
+    ratios = [ratio for one in faults for ratio in measured(one, told).values()]
     missed = {one["key"]: [name for name in one["expected"] if name not in one["by"]] for one in faults}
     counts: dict[str, Any] = {"faults": len(faults), "caught": sum(one["caught"] for one in faults)}
     counts |= {"public": len(public), "public_caught": sum(one["caught"] for one in public)}
@@ -86,14 +96,26 @@ def summary(told: Mapping[str, Any], **run: Any) -> dict[str, Any]:
     counts |= {"variants": len(told["variants"]), "flagged": sum(bool(one["flagged"]) for one in told["variants"])}
     counts |= {"shrunk": len(ratios), "median_ratio": round(median(ratios), 2) if ratios else None}
     counts |= {"maximum_ratio": round(max(ratios), 2) if ratios else None}
+    sized = [one for one in faults if one["smallest"] is not None]
+    counts["unshrunk"] = [one["key"] for one in sized if one["caught"] and one["by"] and one["shrunk"] is None]
     return counts | {"exit_code": exit_code(told, counts)} | run
+
+
+def measured(one: Mapping[str, Any], told: Mapping[str, Any]) -> dict[int, float]:
+    """Of each trial that was shrunk, by its seed, how many times the smallest the case is."""
+    first, trials = one["expected"][0], [trial for trial in told["trials"][one["key"]] if trial["shrunk"] is not None]
+    sized = [trial for trial in trials if trial["ids"][first]["family"] not in BY_BUCKETS]
+    return {trial["seed"]: trial["shrunk"] / one["smallest"] for trial in sized}
 
 
 def exit_code(told: Mapping[str, Any], counts: Mapping[str, Any]) -> int:
     """2: a right engine is not right, so nothing is proved; 1: a fault gets by, or a right variant does not; 0."""
     if any(one["alarms"] for one in told["control"]):
         return 2
-    return 1 if counts["missed"] or counts["caught"] < counts["faults"] or counts["flagged"] else 0
+    missed = counts["missed"] or counts["caught"] < counts["faults"]
+    ratios = (counts["median_ratio"] or 0.0, counts["maximum_ratio"] or 0.0)
+    large = any(ratio > most for ratio, most in zip(ratios, RATIO, strict=True))
+    return 1 if missed or counts["flagged"] or counts["unshrunk"] or large else 0
 
 
 def show(told: Mapping[str, Any], printer: Printer) -> None:
@@ -146,6 +168,12 @@ def wrongs(told: Mapping[str, Any]) -> list[str]:
         said.append(f"{word} {key}: not in every trial by {', '.join(names)}{error and f': {error}'}")
     for key, reasons in told["flags"].items():
         said += [f"FLAGGED {key}: {name} {reason}" for name, reason in reasons.items()]
+    for one in told["faults"]:
+        ratios = measured(one, told).items()
+        said += [
+            f"TOO LARGE {one['key']}: seed {n} ends at {r:.3g} times the smallest" for n, r in ratios if r > RATIO[1]
+        ]
+    said += [f"NOT SHRUNK {key}: its finding did not fail again" for key in told["summary"]["unshrunk"]]
     alarms = [(one["engine"], alarm) for one in told["control"] for alarm in one["alarms"]]
     return said + [f"THE RIGHT ENGINE {engine} FAILS, so nothing is proved: {alarm}" for engine, alarm in alarms]
 
@@ -154,13 +182,16 @@ def spoken(told: Mapping[str, Any]) -> list[str]:
     """The summary in sentences."""
     counts, control = told["summary"], told["control"]
     said = [f"{counts['caught']} of {counts['faults']} faults caught in every trial, "]
-    said[0] += f"{counts['public_caught']} of {counts['public']} of those from public bugs"
+    said[0] += f"{counts['public_caught']} of {counts['public']} of those with a public issue"
     if counts["shrunk"]:
         median_ratio, most = counts["median_ratio"], counts["maximum_ratio"]
         allowed = f"allowed are {RATIO[0]} and {RATIO[1]}"
-        said.append(f"shrunk cases are {median_ratio} times the smallest at the median, {most} at most ({allowed})")
+        sized = f"{counts['shrunk']} shrunk cases with tokens, passes or attempts"
+        said.append(f"{sized} are {median_ratio} times the smallest at the median, {most} at most ({allowed})")
     said.append(f"{counts['flagged']} of {counts['variants']} different and right engines flagged")
     asked = ", ".join(f"{one['examples']} examples on {one['engine']}" for one in control)
+    if told["skipped"]:
+        said.append(f"no defects were planted in replayed data: {told['skipped']}")
     found = sum(len(one["alarms"]) for one in control)
     said.append(f"the same runs on the right engines: {asked or 'no examples'}, {found or 'nothing'} found")
     return [*said, f"{counts['seconds']} s, seed {counts['seed']}, exit code {counts['exit_code']}"]
@@ -168,7 +199,7 @@ def spoken(told: Mapping[str, Any]) -> list[str]:
 
 def catalogue(faults: Sequence[str], variants: Sequence[str]) -> dict[str, Any]:
     """The entries as they are written down."""
-    told = [(key, FAULTS[key]) for key in faults]
+    told = [(key, entry(key)) for key in faults]
     wrong = [
         {"key": key, "wrong": one.wrong, "source": one.source, "expected": list(one.expected)} for key, one in told
     ]
@@ -184,9 +215,11 @@ def show_catalogue(told: Mapping[str, Any], printer: Printer) -> None:
     for one in told["variants"]:
         printer.say(one["key"], style="bold")
         printer.wrapped(one["why"], indent="    ", hanging="")
-    public = sum(bool(one["source"]) for one in told["faults"])
-    counts = f"{len(told['faults'])} faults, {public} of them from public bugs, {len(told['variants'])} variants"
+    public = sum("#" in one["source"] for one in told["faults"])
+    counts = f"faults: {len(told['faults'])}, with a public issue: {public}, variants: {len(told['variants'])}"
     printer.say(f"\n{counts}; `cpbcg check fault:KEY` checks one")
+    if any(FAULTS.get(one["key"]) is None for one in told["faults"]):
+        printer.say("those caught by data.* and so on in ranks in step: `python -m gpu_conformance --plant KEY`")
 
 
 @contextmanager

@@ -33,8 +33,15 @@ def stdout() -> Iterator[TextIO]:
     """Standard output. A reader that stops reading ends the printing, not the verdict."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # an engine's message may hold what the terminal cannot show
+    if sys.stdout is None:  # closed before the start: there is nobody to tell
+        with Path(os.devnull).open("w") as nowhere:
+            yield nowhere
+        return
     try:
         yield sys.stdout
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # rich turns the first into the second
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as problem:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise CpbcgError(f"cannot write to stdout: {problem.strerror}") from problem

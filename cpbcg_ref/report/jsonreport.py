@@ -9,7 +9,7 @@ from cpbcg_ref.checking.results import OUTCOMES, Report, Result
 
 QUESTIONS: dict[str, tuple[str, ...]] = {"hang": ("agree.*", "delay.agree"), "overflow": ("capacity.*", "replay.*")}
 QUESTIONS |= {"fail at start": ("capture.legal",), "starve": ("delay.bounded-*",)}
-ANSWERS = {"fail": "yes", "pass": "not found"}
+ANSWERS = {"fail": "yes", "pass": "not found", "unwitnessed": "not found"}
 
 
 def as_json(value: Any) -> str:
@@ -39,7 +39,7 @@ def row(result: Result) -> dict[str, Any]:
 def answers(report: Report) -> list[dict[str, str]]:
     """Can this server hang, overflow, fail at start, starve? The worst outcome answers, all that were asked say why.
 
-    "not found" is no promise: nothing was violated in the examples, and nothing is broken or unwitnessed.
+    "not found" is no promise: nothing was violated in the examples, nothing is broken; `why` says what never came up.
     """
     found = []
     for question, patterns in QUESTIONS.items():

@@ -24,10 +24,13 @@ def progress(of: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: status.update(f"replayed {done} of {of}")
 
 
-def replays_document(replayed: Sequence[Replayed]) -> dict[str, Any]:
+def replays_document(replayed: Sequence[Replayed], *, strict: bool = False) -> dict[str, Any]:
     """The verdicts as plain data."""
     counts = {outcome.lower(): sum(one.outcome == outcome for one in replayed) for outcome in COLOURS}
-    return {"replays": list(map(asdict, replayed)), "summary": counts | {"exit_code": exit_code(replayed)}}
+    return {
+        "replays": list(map(asdict, replayed)),
+        "summary": counts | {"exit_code": exit_code(replayed, strict=strict)},
+    }
 
 
 def show_replays(told: Mapping[str, Any], printer: Printer) -> None:
