@@ -20,7 +20,7 @@ from gpu_conformance import processes
 from gpu_conformance.checks import Finding
 from gpu_conformance.failure import raised
 from gpu_conformance.lockstep import lockstep
-from gpu_conformance.model import Model
+from gpu_conformance.model import Doing, Model
 from gpu_conformance.plan import Plan
 from gpu_conformance.plants import PLANTS, Plant
 from gpu_conformance.rank import Rank
@@ -83,6 +83,7 @@ class Group:
 
         seen: what to report in, for who wants to look before the end.
         """
+        yield Doing(what="asking what was captured")
         plant = PLANTS.get(self.plant, Plant(what="nothing", caught_by=()))
         captured = started if isinstance(started, Raised) else answered(engine, started.captured, cp_rank=cp_rank)
         truth, parts = self.placed(cp_rank), plant.parts(cp_rank)

@@ -85,9 +85,8 @@ class Group:
 def run(work: Work, *, ranks: int, timeout_s: float, encode: Callable[[Any], Any]) -> list[Any]:
     """What each rank returned, as `encode` made it JSON. Raises Failure; no process outlives this call."""
     room, fork = Room(ranks), multiprocessing.get_context("fork")
-    members = [
-        fork.Process(target=rank_main, args=(work, rank, ranks, room, timeout_s, encode)) for rank in range(ranks)
-    ]
+    args = [(work, rank, ranks, room, timeout_s, encode) for rank in range(ranks)]
+    members = [fork.Process(target=rank_main, args=each, name=f"rank {rank}") for rank, each in enumerate(args)]
     group = Group(members=members, room=room)
     try:
         for member in members:

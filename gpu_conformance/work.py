@@ -77,9 +77,9 @@ def work(
     Ranks that are not at the same batch end here: what one sends is not what the others take it for.
     """
     seen, ran = seen or Seen(cp_rank=rank.cp_rank), False
-    yield Doing(what="capturing")
     if not (yield from captured_alike(seen, captured)):
         return seen
+    yield Doing(what="capturing")
     rows = dict(captured.bucket_local_tokens)
     seen.captured = list(rows.items())
     with seen.timed("capture"):

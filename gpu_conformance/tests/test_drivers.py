@@ -1,8 +1,13 @@
 """Drivers compute the same; in lockstep too a rank that fails is named; an engine that raises is a finding."""
 
 import dataclasses
+import multiprocessing
+import time
 import zlib
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
+from unittest import mock
 
 import pytest
 import torch
@@ -10,8 +15,9 @@ import torch
 import cpbcg_ref
 from cpbcg_ref.engines.reference import Reference, ReferenceServer
 from cpbcg_ref.errors import InvalidInput
-from gpu_conformance import processes
+from gpu_conformance import processes, work
 from gpu_conformance.failure import Failure
+from gpu_conformance.graphs import Graph
 from gpu_conformance.group import Inject, decide
 from gpu_conformance.lockstep import lockstep
 from gpu_conformance.model import AllGather, Doing
@@ -56,9 +62,9 @@ def checksums(group, started, rank):
 @pytest.mark.parametrize("cp_size", [2, 3])
 def test_gloo_computes_the_same_bits_as_lockstep(cp_size):
     group = few("gloo", cp_size=cp_size)
-    work = partial(checksums, group, group.start(Reference()))
-    in_step = lockstep([work(rank) for rank in range(cp_size)])
-    assert processes.run(work, ranks=cp_size, timeout_s=20.0, encode=list) == in_step
+    member = partial(checksums, group, group.start(Reference()))
+    in_step = lockstep([member(rank) for rank in range(cp_size)])
+    assert processes.run(member, ranks=cp_size, timeout_s=20.0, encode=list) == in_step
     assert len({tuple(map(tuple, one)) for one in in_step}) == cp_size  # each rank has rows of its own
 
 
@@ -217,6 +223,45 @@ def test_ranks_that_part_ways_break_an_invariant_instead_of_hanging(driver, kind
     assert one.failure is None
     assert broken
     assert broken <= invariants
+
+
+# hanging anywhere ----------------------------------------------------------------------------------------------------
+
+
+def sleeps_on_rank_1(function):
+    """Ranks are processes: what is patched here knows its own by the name of its process."""
+
+    def sleeping(*args, **options):
+        if multiprocessing.current_process().name.endswith("rank 1"):
+            time.sleep(100)
+        return function(*args, **options)
+
+    return sleeping
+
+
+HANGS = {  # last operation -> what hangs
+    "asking what was captured": (ReferenceServer, "captured"),
+    "capturing": (Graph, "capture"),
+    "batch 0: reference": (work, "alone"),
+    "batch 0: replay": (Rank, "replay"),
+}
+
+
+def hung(last):
+    """The failure of a group whose rank 1 hangs there."""
+    owner, name = HANGS[last]
+    group = dataclasses.replace(few("gloo", workload=("gqa",), batches=1), timeout_s=4.0)
+    with mock.patch.object(owner, name, sleeps_on_rank_1(getattr(owner, name))):
+        return serve(group, Reference()).failure
+
+
+@here
+def test_a_rank_that_hangs_is_named_wherever_it_does():
+    with ProcessPoolExecutor(len(HANGS), mp_context=get_context("fork")) as side_by_side:
+        done = dict(zip(HANGS, side_by_side.map(hung, HANGS), strict=True))
+    told = {last: (one["rank"], one["kind"], one["last_operation"]) for last, one in done.items()}
+    assert told == {last: (1, "hanging", last) for last in HANGS}
+    assert all("in sleeping" in one["stacks"][1] for one in done.values())
 
 
 # where ranks cannot be forked ----------------------------------------------------------------------------------------
