@@ -64,7 +64,7 @@ def engine(pytestconfig):
 @pytest.fixture(scope="session")
 def checker(engine, pytestconfig):
     target, profile, seed = (option(pytestconfig, name) for name in DEFAULTS)
-    return Checker(engine=engine, target=target, profile=profile, seed=seed)
+    return Checker(engine=engine, target=target, profile=profile, seed=seed, recorded=0)
 
 
 @pytest.fixture

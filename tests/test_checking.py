@@ -93,7 +93,7 @@ def test_asking_an_id_alone_sees_the_cases_that_it_saw_among_all():
     """An unmet witness of one id must not show further cases to another."""
 
     def seen_by(*ids):
-        checker = Checker(engine=Reference(), target="reference", profile="dev")
+        checker = Checker(engine=Reference(), target="reference", profile="dev", recorded=0)
         checker.sweep("layout", ids)
         return checker.judged["layout.bijection", 0].examples
 
