@@ -1,13 +1,14 @@
 """The catalogue of seeded faults put to the test, on all cores.
 
 A fault is caught if every trial catches it by an invariant that its entry names. The right engines that the miniatures
-were made from are asked the same cases and must violate nothing; right variants must not be flagged.
+were made from are asked the same cases and must violate nothing; right variants must not be flagged. Plants are defects
+in replayed data: ranks in step serve the same batches with each of them and with none.
 """
 
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from cpbcg_ref.asking import FAMILIES
-from cpbcg_ref.checking import generators
+from cpbcg_ref.checking import generators, planted
 from cpbcg_ref.checking.generators import Measured
 from cpbcg_ref.checking.hunting import Trial, alike, hunt, shrunk
 from cpbcg_ref.checking.run import Checker
@@ -69,8 +70,9 @@ class Jobs:
 
 
 def run(
-    faults: Iterable[str],
+    faults: Sequence[str],
     variants: Iterable[str],
+    plants: Sequence[str] = (),
     *,
     trials: int = 10,
     seed: int = 0,
@@ -83,14 +85,17 @@ def run(
 
     `progress` is told how many of how many jobs are done. Raises CpbcgError if a miniature ends a worker process.
     """
-    outcome, began = Outcome(seed=seed, trials={key: [] for key in faults}), time.perf_counter()
-    groups, compared = grouped(outcome.trials), generators.COMPARED if compare_generators else ()
+    outcome, began = Outcome(seed=seed, trials={key: [] for key in (*faults, *plants)}), time.perf_counter()
+    groups, compared = grouped(faults), generators.COMPARED if compare_generators else ()
+    seeds = range(seed, seed + trials)
     with (
         TemporaryDirectory(prefix="cpbcg-") as home,  # what Hypothesis notes on the code around it
         ProcessPoolExecutor(workers or os.cpu_count(), initializer=set_hypothesis_home_dir, initargs=(home,)) as pool,
     ):
         jobs = Jobs(pool, progress)
-        hunts = [jobs.send(hunt, keys, number) for number in range(seed, seed + trials) for keys in groups]
+        hunts = [jobs.send(hunt, keys, number) for number in seeds for keys in groups]
+        planting = [jobs.send(planted.hunt, key, number) for number in seeds for key in plants]
+        unplanted = [jobs.send(planted.control, number) for number in seeds if plants]
         measured = [jobs.send(generators.measure, *one) for one in compared]
         flagged = {key: jobs.send(flags, key, seed) for key in variants}
         for found, control in map(jobs.answer, hunts):
@@ -99,10 +104,13 @@ def run(
                 outcome.trials[trial.key].append(trial)
         shrinking = {
             (trial.key, trial.seed): jobs.send(shrunk, trial.key, trial.hunts[0])
-            for of_fault in outcome.trials.values()
+            for of_fault in map(outcome.trials.__getitem__, faults)
             for trial in (of_fault if shrink_all else of_fault[:1])
             if trial.hunts[0].found
         }
+        for trial in map(jobs.answer, planting):
+            outcome.trials[trial.key].append(trial)
+        outcome.controls += map(jobs.answer, unplanted)
         outcome.generators = list(map(jobs.answer, measured))
         outcome.flagged = {key: jobs.answer(job) for key, job in flagged.items()}
         outcome.shrunk = {key: jobs.answer(job) for key, job in shrinking.items()}

@@ -209,9 +209,10 @@ def test_a_change_in_place_leaves_every_block_with_its_holder():
     arena = Arena(1 << 16)
     with recording(arena):
         one, other = torch.ones(8), torch.ones(8)
-        block = one.block
+        blocks = one.block, other.block
         one.add_(other)
-    assert one.block is block
+        torch.add(one, other, out=other)
+    assert (one.block, other.block) == blocks
 
 
 def test_outputs_keep_the_order_of_their_axes():
@@ -230,9 +231,10 @@ def test_operations_write_where_they_are_told_if_they_can():
 def test_an_output_on_memory_that_is_read_is_copied_there():
     """A weak handle was left on a block that was given away: what is read then is what stands there by then."""
     arena = Arena(1 << 16)
-    weak = arena.holding(torch.tensor([3.0, 1.0, 2.0])).detach()
+    weak = arena.holding(torch.tensor([[0.0, 2.0], [3.0, 1.0]])).detach()
     with recording(arena, [weak]) as steps:
-        made = weak.flip(0)
+        made = weak @ weak
     assert made.data_ptr() == weak.data_ptr()
+    assert made.tolist() == [[6.0, 2.0], [3.0, 7.0]]
     steps[0]()
-    assert made.tolist() == [3.0, 1.0, 2.0]
+    assert made.tolist() == [[42.0, 26.0], [39.0, 55.0]]
