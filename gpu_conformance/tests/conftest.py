@@ -1,4 +1,4 @@
-"""One thread per process, as in a run: small tensors gain nothing by more, and a process that used two must not fork."""
+"""One thread per process, as in a run: small tensors gain nothing by more, and a process with two must not fork."""
 
 import torch
 

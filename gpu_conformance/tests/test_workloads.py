@@ -89,6 +89,10 @@ def test_prompts_are_packed_in_order_and_long_ones_are_cut():
     assert batches == [[(10, 0, 10)], [(90, 0, 64)], [(90, 64, 90), (30, 0, 30)], [(30, 0, 30), (20, 0, 20)]]
 
 
+def test_a_batch_may_be_filled_to_the_last_token_and_no_further():
+    assert list(workloads.packed([10, 22, 5], budget=32)) == [[(10, 0, 10), (22, 0, 22)], [(5, 0, 5)]]
+
+
 def test_a_prompt_that_goes_on_keeps_its_slots_and_nobody_else_gets_them():
     offers = list(workloads.Requests(slots=200).prefilled([10, 90, 30, 30], budget=64, batches=9))
     first, rest = offers[1].requests[0], offers[2].requests
