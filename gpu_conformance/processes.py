@@ -10,7 +10,6 @@ import faulthandler
 import json
 import multiprocessing
 import os
-import resource
 import signal
 import sys
 import time
@@ -33,6 +32,7 @@ from gpu_conformance.status import Status
 __all__ = ["Failure", "dies_with_parent", "run", "unavailable"]
 LATER_S = 1.0  # how long after the first death others may die of it
 ANSWER_S = 2.0  # how long a living rank may take to say where it is
+UNKILLABLE_S = 10.0  # a rank that the kernel cannot end, such as one in a driver, is not waited for longer
 PR_SET_PDEATHSIG = 1
 Work = Callable[[int], Generator[AllGather, torch.Tensor, Any]]  # of a rank
 
@@ -94,15 +94,15 @@ def run(work: Work, *, ranks: int, timeout_s: float, encode: Callable[[Any], Any
         watch(group, timeout_s)
         return [one.told["result"] for one in group.all()]
     finally:
-        for member in members:
-            end(member)
+        end([member for member in members if member.pid])
         room.close()
 
 
-def end(member: Any) -> None:
-    if member.pid:
+def end(members: list[Any]) -> None:
+    for member in members:
         member.kill()
-        member.join()
+    for member in members:
+        member.join(UNKILLABLE_S)
 
 
 def watch(group: Group, timeout_s: float) -> None:
@@ -168,6 +168,8 @@ def told_by(file: int) -> dict[str, Any]:
 
 
 def rank_main(work: Work, rank: int, ranks: int, room: Room, timeout_s: float, encode: Callable[[Any], Any]) -> None:
+    import resource  # Windows has none, and runs lockstep
+
     dies_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, and it ends us
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -10,7 +10,7 @@ import torch
 from cpbcg_ref import capture_requests, cases
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.errors import InvalidInput, TargetError
-from gpu_conformance import elastic, traces, workloads
+from gpu_conformance import elastic, processes, traces, workloads
 from gpu_conformance.arithmetic import EXACT, SMOOTH, Arithmetic
 from gpu_conformance.group import Group, Inject
 from gpu_conformance.model import Model, Shape
@@ -108,6 +108,8 @@ def allowed(asked: Asked, contract: Contract) -> list[tuple[str, int]]:
 def pairs(asked: Asked) -> list[tuple[str, int]]:
     """Drivers and group sizes. Raises InvalidInput for a driver that cannot run here, with the reason."""
     gpus = torch.cuda.device_count()
+    if asked.driver in ("gloo", "nccl") and (reason := processes.unavailable()):
+        raise InvalidInput(f"driver {asked.driver} cannot run here: {reason}")
     if asked.driver == "nccl":
         sizes = asked.cp_sizes or ((gpus,) if gpus > 1 else ())
         if not sizes or max(sizes) > gpus:
@@ -119,9 +121,10 @@ def pairs(asked: Asked) -> list[tuple[str, int]]:
     lockstep = [("lockstep", size) for size in asked.cp_sizes or SIZES["lockstep"]]
     if "edges" not in asked.offered and not asked.trace:
         return lockstep if asked.cp_sizes else [("lockstep", NAMED_SIZE)]
-    if gpus:
+    if gpus and not processes.unavailable():
         return lockstep + [("nccl", size) for size in asked.cp_sizes or SIZES["lockstep"] if size <= gpus]
-    return lockstep + [("gloo", size) for size in asked.cp_sizes or SIZES["gloo"]]
+    forked = () if processes.unavailable() else asked.cp_sizes or SIZES["gloo"]
+    return lockstep + [("gloo", size) for size in forked]
 
 
 def server_of(asked: Asked, contract: Contract, cp_size: int, workload: str) -> cases.Server:

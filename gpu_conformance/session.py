@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from cpbcg_ref.errors import CpbcgError
-from gpu_conformance import elastic
+from gpu_conformance import elastic, processes
 from gpu_conformance.failure import Failure
 from gpu_conformance.group import Group
 from gpu_conformance.processes import dies_with_parent
@@ -40,7 +40,7 @@ def serve_all(served: Sequence[Group], engine: Any, *, progress: Callable[[Serve
     """All groups, in their order; as many at a time as there are cores, those that take longest first."""
     global _run
     torch.set_num_threads(1)  # a parent that computed with several threads must not fork
-    if elastic.launched():
+    if elastic.launched() or processes.unavailable():
         return [serve(one, engine) for one in served]
     _run = (served, engine)
     fork = get_context("fork")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import multiprocessing
+import os
 import time
 import zlib
 from concurrent.futures import ProcessPoolExecutor
@@ -23,7 +24,7 @@ from gpu_conformance.lockstep import lockstep
 from gpu_conformance.model import AllGather, Doing
 from gpu_conformance.plan import plan
 from gpu_conformance.rank import Rank
-from gpu_conformance.session import Asked, groups, serve
+from gpu_conformance.session import Asked, groups, serve, serve_all
 
 here = pytest.mark.skipif(bool(processes.unavailable()), reason=f"not here: {processes.unavailable()}")
 BOTH = pytest.mark.parametrize("driver", ["lockstep", pytest.param("gloo", marks=here)])
@@ -267,14 +268,26 @@ def test_a_rank_that_hangs_is_named_wherever_it_does():
 # where ranks cannot be forked ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("platform", ["darwin", "win32"])
-def test_processes_are_refused_where_they_cannot_be_watched(platform, monkeypatch):
-    group = few("gloo")
-    monkeypatch.setattr(processes.sys, "platform", platform)
+@pytest.fixture(params=["darwin", "win32"])
+def elsewhere(request, monkeypatch):
+    """Another operating system, without what only Linux has."""
+    monkeypatch.setattr(processes.sys, "platform", request.param)
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.delattr(os, "fork")
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_processes_are_refused_where_they_cannot_be_watched():
     with pytest.raises(InvalidInput, match=r"driver gloo cannot run here: .* only Linux has: use --driver lockstep"):
-        group.serve(Reference())
+        groups(Asked(driver="gloo"))
 
 
-def test_lockstep_runs_everywhere(monkeypatch):
-    monkeypatch.setattr(processes.sys, "platform", "win32")
-    assert serve(few("lockstep", batches=1), Reference()).failure is None
+@pytest.mark.usefixtures("elsewhere")
+def test_lockstep_runs_everywhere():
+    (served,) = serve_all([few("lockstep", batches=1)], Reference(), progress=lambda *_: None)
+    assert served.seen
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_auto_takes_what_runs_here():
+    assert {group.driver for group in groups(Asked(batches=1))} == {"lockstep"}
