@@ -69,8 +69,8 @@ class Found:
 
     @property
     def order(self) -> tuple[bool, bool, int]:
-        """The smallest batch is shown. A chunk only if need be, for an earlier batch may have spoilt its prefix; one that
-        ran eagerly only if none that was replayed is wrong."""
+        """The smallest batch is shown. A chunk only if need be, for an earlier batch may have spoilt its prefix; one
+        that ran eagerly only if none that was replayed is wrong."""
         chunked = bool(self.plan) and self.served.group.offers[self.number].chunked
         replayed = dict(self.served.seen[0].chosen).get(self.number, 0) > 0
         return chunked, not replayed, len(self.plan.tokens) if self.plan else 0
