@@ -63,6 +63,7 @@ PLANTS: dict[str, Plant] = {
     "padded-break": loading(defects.PaddedBreak, "padding eager", source="sglang#40629"),
     "idle-rows-live": loading(defects.IdleRows, "padding eager", source="sglang#35766"),
     "padding-read": computing(defects.ReadsPadding, "padding eager"),
+    "break-padding-read": computing(defects.ReadsBreak, "padding"),
     "foreign-padding": loading(defects.ForeignPadding, "history eager"),
     "unmasked-padding": loading(defects.UnmaskedPadding, "bounds"),
     "rows-vs-indptr": loading(defects.ShortOffsets, "bounds", source="sglang#35876"),

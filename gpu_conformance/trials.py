@@ -21,6 +21,7 @@ from gpu_conformance.plants import PLANTS
 from gpu_conformance.work import Offer, Seen
 
 CONTEXT, SLOTS, MOST_TOKENS, EDGES = 256, 1024, 900, 24
+PROMPTS = (60, 25, 110)  # prefilled in chunks, last
 
 
 @dataclass(kw_only=True)
@@ -90,5 +91,6 @@ def group(key: str, seed: int, *, cp_size: int) -> Group:
     model = Model(shape=Shape(positions=CONTEXT), arithmetic=EXACT if seed % 2 else SMOOTH)
     requests = workloads.Requests(slots=SLOTS, drawn=random.Random(seed))
     edges = workloads.edges(server, batches=EDGES, seed=seed, most=MOST_TOKENS)
-    offers = tuple(map(requests.offer, [*edges, *workloads.big_small_big(server)]))
+    sizes, chunk = [*edges, *workloads.big_small_big(server)], server.capture_num_tokens[-1] // len(PROMPTS)
+    offers = (*map(requests.offer, sizes), *requests.chunked(PROMPTS, chunk=chunk))
     return Group(driver="lockstep", server=server, model=model, offers=offers, slots=SLOTS, plant=key)
