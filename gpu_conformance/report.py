@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -135,10 +135,13 @@ def show_infrastructure(run: Run, printer: terminal.Printer, one: Served) -> Non
 @contextmanager
 def progress() -> Iterator[Callable[[Served, int], None]]:
     """Shown on stderr if that is a terminal."""
-    with Console(stderr=True).status("capturing") as status:
-        done: list[Served] = []
+    done: list[Served] = []
+    status = Console(stderr=True).status("")
+    with ExitStack() as shown:
 
         def tell(one: Served, total: int) -> None:
+            if not done:  # by now all workers are forked: no thread may run before
+                shown.enter_context(status)
             done.append(one)
             status.update(f"{len(done)} of {total} groups done, last {one.name}")
 

@@ -3,6 +3,7 @@
 import dataclasses
 import multiprocessing
 import os
+import threading
 import time
 import zlib
 from concurrent.futures import ProcessPoolExecutor
@@ -24,6 +25,7 @@ from gpu_conformance.lockstep import lockstep
 from gpu_conformance.model import AllGather, Doing
 from gpu_conformance.plan import plan
 from gpu_conformance.rank import Rank
+from gpu_conformance.report import progress
 from gpu_conformance.session import Asked, groups, serve, serve_all
 
 here = pytest.mark.skipif(bool(processes.unavailable()), reason=f"not here: {processes.unavailable()}")
@@ -263,6 +265,12 @@ def test_a_rank_that_hangs_is_named_wherever_it_does():
     told = {last: (one["rank"], one["kind"], one["last_operation"]) for last, one in done.items()}
     assert told == {last: (1, "hanging", last) for last in HANGS}
     assert all("in sleeping" in one["stacks"][1] for one in done.values())
+
+
+def test_no_thread_runs_while_workers_are_forked():
+    """A forked process has whatever locks another thread held just then, for ever."""
+    with progress():
+        assert [thread.name for thread in threading.enumerate() if "Refresh" in type(thread).__name__] == []
 
 
 # where ranks cannot be forked ----------------------------------------------------------------------------------------
