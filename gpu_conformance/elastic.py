@@ -51,10 +51,10 @@ def serve(group: Group, engine: Any) -> list[Seen]:
     dies_with_parent()
     faulthandler.register(signal.SIGUSR1)  # to stderr, which torchrun hands on
     signal.signal(signal.SIGTERM, others_failed)
-    board = Board()
+    board, started = Board(), group.start(engine)
     try:
         board.join(group.timeout_s)
-        mine = collectives.drive(group.rank(engine, group.start(engine), rank()), board.tell)
+        mine = collectives.drive(group.rank(engine, started, rank()), board.tell)
         return [seen_of(json.loads(told)) for told in gathered(json.dumps(asdict(mine)))]
     except Exception as problem:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # time to report; torchrun means us too
@@ -79,7 +79,7 @@ class Board:
             self.store, _, _ = next(dist.rendezvous("env://", timeout=timedelta(seconds=timeout_s)))
         except (RuntimeError, ValueError) as problem:
             raise collectives.Broken(f"no store: {problem}") from problem
-        self.put("at", {"host": socket.gethostname(), "pid": os.getpid(), "parent": os.getppid()})
+        self.put("at", {"host": socket.gethostname(), "pid": os.getpid()})
         self.tell("joining the group")
         collectives.join(rank(), ranks(), dist.PrefixStore("group", self.store), timeout_s=timeout_s)
 
