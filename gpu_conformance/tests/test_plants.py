@@ -1,12 +1,18 @@
 """Every planted defect is caught by each check that it names; nothing is found without one."""
 
+from dataclasses import replace
+
 import pytest
+import torch
 
 from cpbcg_ref.invariants import REGISTRY
 from gpu_conformance import checks
+from gpu_conformance.arithmetic import EXACT, SMOOTH
+from gpu_conformance.model import Model
 from gpu_conformance.plants import PLANTS, Plant
 from gpu_conformance.rank import Parts
-from gpu_conformance.trials import EDGES, hunt
+from gpu_conformance.trials import EDGES, group, hunt, served
+from gpu_conformance.work import Seen
 
 ON_FOUR = ("token-only-selection", "stale-slots", "late-tokens", "padding-read", "rope-on-one-rank")
 ALONE = {  # check -> a plant and an id by which nothing else reports it
@@ -33,6 +39,15 @@ def test_nothing_is_found_without_a_defect(cp_size, seed):
     hunted = hunt("", seed, cp_size=cp_size)
     assert (hunted.found, hunted.error) == ({}, "")
     assert hunted.batches > EDGES
+
+
+@pytest.mark.parametrize("arithmetic", [SMOOTH, EXACT], ids=lambda one: one.name)
+def test_nothing_is_found_in_single_precision(arithmetic):
+    made = group("", 4, cp_size=2)
+    made = replace(made, model=Model(shape=made.model.shape, arithmetic=arithmetic, dtype=torch.float32))
+    seen = [Seen(cp_rank=rank) for rank in range(2)]
+    assert served(made, seen) == ""
+    assert [finding.sentence for rank in seen for finding in rank.findings] == []
 
 
 @pytest.mark.parametrize("check", ALONE)
