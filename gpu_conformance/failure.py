@@ -36,6 +36,7 @@ class Remains:
     doing: Doing
     exit_code: int | None = None
     state: str = ""
+    ticks: int = 0  # of processor time: who loops has used most, who waits may be seen running too
     told: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -76,9 +77,7 @@ def blamed(group: Sequence[Remains], stacks: dict[int, str]) -> Failure:
 
 def stuck(group: Sequence[Remains], stacks: dict[int, str]) -> Failure:
     """Nobody begins anything: the others wait for a stopped rank, or for the one that has begun least."""
-    return named(
-        min(group, key=lambda one: (one.kind != "stopped", one.doing.operations, one.kind != "looping")), group, stacks
-    )
+    return named(min(group, key=lambda one: (one.kind != "stopped", one.doing.operations, -one.ticks)), group, stacks)
 
 
 def named(one: Remains, group: Iterable[Remains], stacks: dict[int, str]) -> Failure:

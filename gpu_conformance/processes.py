@@ -67,7 +67,8 @@ class Group:
 
     def remains(self, rank: int) -> Remains:
         code = self.members[rank].exitcode
-        told = {"exit_code": code, "state": state(self.members[rank].pid) if code is None else ""}
+        pid = self.members[rank].pid
+        told = {"exit_code": code, "state": state(pid) if code is None else "", "ticks": ticks(pid)}
         return Remains(rank=rank, doing=self.room.status.of(rank), told=told_by(self.room.told[rank]), **told)
 
     def all(self) -> list[Remains]:
@@ -132,6 +133,13 @@ def state(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     return "?"
+
+
+def ticks(pid: int) -> int:
+    """Of processor time that a process has used itself."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
+    return 0
 
 
 def stacks(group: Group) -> dict[int, str]:
