@@ -1,10 +1,12 @@
 """Fixtures for tests that need a published release of an engine."""
 
 import functools
+import json
 import os
 
 import pytest
 
+from cpbcg_ref import cli
 from cpbcg_ref.engines import wheels
 from cpbcg_ref.engines.targets import resolve
 
@@ -49,3 +51,18 @@ def release():
         return sglang(version)
 
     return get
+
+
+@pytest.fixture
+def trials_of(capsys, tmp_path, monkeypatch):
+    """trials_of("--select", "overflow") -> (exit code, the JSON, stdout, stderr) of `cpbcg faults`, two trials each."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+
+    def command(*options):
+        file = tmp_path / "faults.json"
+        with pytest.raises(SystemExit) as end:
+            cli.main(["faults", "--jobs", "1", "--trials", "2", "--json", str(file), *options])
+        out, err = capsys.readouterr()
+        return end.value.code, json.loads(file.read_text()) if file.exists() else None, out, err
+
+    return command

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 import cpbcg_ref
-from cpbcg_ref import cases, cli
+from cpbcg_ref import cases
 from cpbcg_ref.asking import FAMILIES
 from cpbcg_ref.checking import generators, hunting, trials
 from cpbcg_ref.checking.size import SIZES, size
@@ -85,20 +85,11 @@ def fake(monkeypatch):
 
 
 @pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
+def run(trials_of, monkeypatch):
     """run("--select", "fake") -> (exit code, the JSON, stdout, stderr)."""
-    monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr(hunting, "ROUNDS", 1)
     monkeypatch.setattr(trials, "VARIANT_PROFILE", "dev")
-
-    def command(*options):
-        file = tmp_path / "faults.json"
-        with pytest.raises(SystemExit) as end:
-            cli.main(["faults", "--jobs", "1", "--trials", "2", "--json", str(file), *options])
-        out, err = capsys.readouterr()
-        return end.value.code, json.loads(file.read_text()) if file.exists() else None, out, err
-
-    return command
+    return trials_of
 
 
 def test_the_catalogue_has_eighty_faults_and_forty_of_public_bugs():

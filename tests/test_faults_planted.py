@@ -6,7 +6,6 @@ from importlib import resources
 import jsonschema
 import pytest
 
-from cpbcg_ref import cli
 from cpbcg_ref.checking import planted, trials
 from cpbcg_ref.faults import FAULTS, VARIANTS
 
@@ -15,18 +14,9 @@ SCHEMA = json.loads(resources.files("cpbcg_ref.report").joinpath("faults.schema.
 
 
 @pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
+def run(trials_of):
     """run("--select", "mask") -> (exit code, the JSON, stdout, stderr)."""
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-
-    def command(*options):
-        file = tmp_path / "faults.json"
-        with pytest.raises(SystemExit) as end:
-            cli.main(["faults", "--jobs", "1", "--trials", "2", "--json", str(file), *options])
-        out, err = capsys.readouterr()
-        return end.value.code, json.loads(file.read_text()) if file.exists() else None, out, err
-
-    return command
+    return trials_of
 
 
 @pytest.fixture
