@@ -9,7 +9,7 @@ from typing import Any
 
 from cpbcg_ref import cases
 from cpbcg_ref.checking.results import Counterexample, Result
-from cpbcg_ref.checking.run import as_python
+from cpbcg_ref.checking.size import as_python
 from cpbcg_ref.invariants import REGISTRY
 from cpbcg_ref.invariants.pictures import table
 from gpu_conformance import witnesses

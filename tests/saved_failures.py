@@ -4,8 +4,8 @@ import dataclasses
 
 from cpbcg_ref import cases
 from cpbcg_ref.checking.results import Counterexample, Result
-from cpbcg_ref.checking.run import as_python
 from cpbcg_ref.checking.saved import save
+from cpbcg_ref.checking.size import as_python
 
 LADDER = {"capture_num_tokens": (27, 48), "bucket_local_tokens": ((27, 8), (48, 24))}
 SELECT = cases.SelectCase(num_tokens=24, required_local_tokens=16, **LADDER)

@@ -11,7 +11,7 @@ import pytest
 from made_report import PYTHON, RESULTS, made_report
 
 from cpbcg_ref import cases, cli
-from cpbcg_ref.checking.run import as_python
+from cpbcg_ref.checking.size import as_python
 from cpbcg_ref.report.jsonreport import answers
 from cpbcg_ref.report.statistics import show_statistics
 from cpbcg_ref.report.terminal import Printer, show_check

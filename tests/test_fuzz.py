@@ -87,8 +87,7 @@ def searched(target, *ids, seconds=60.0, **how):
 
 
 def test_a_wrong_engine_is_found_saved_and_can_be_replayed(run, adapter, tmp_path):
-    # One worker: of two, the one that shrinks may be told to end once the other has found the same.
-    args = ("--select", "select.fits-tokens", "--max-time", "60", "-n", 1, "--json", tmp_path / "x.json")
+    args = ("--select", "select.fits-tokens", "--max-time", "60", "-n", 2, "--json", tmp_path / "x.json")
     code, out, err = run("fuzz", adapter("One"), *args)
     assert (code, err) == (1, "")
     assert out.count("FAIL select.fits-tokens: bucket 1 for 2 tokens, 1 rows: too few tokens: 2 needed\n") == 2
@@ -303,9 +302,10 @@ def test_what_fails_again_is_counted_and_not_told_again(campaign):
     assert (len(campaign.announced), campaign.times, campaign.to_shrink) == (1, Counter({KEY[0]: 3}), [])
 
 
-@pytest.mark.parametrize("order", [(CASE, SMALLER), (SMALLER, CASE)])
-def test_the_smallest_case_is_kept(campaign, order):
-    for case in order:
+@pytest.mark.parametrize("larger", [CASE, replace(SMALLER, num_tokens=10)])  # the latter has as many buckets
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_smallest_case_is_kept(campaign, larger, turned):
+    for case in (SMALLER, larger) if turned else (larger, SMALLER):
         campaign.take(ended(job(), fared(case=case, shrunk=True, stored=True)))
     assert len(campaign.announced) == 1
     assert campaign.failures[KEY[0]].found.case == SMALLER
@@ -332,6 +332,15 @@ def test_a_worker_that_dies_while_it_shrinks_loses_no_failure(campaign):
     assert campaign.failures[KEY[0]].found.case == CASE
     campaign.finish()
     assert campaign.report().results[0].outcome == "fail"
+
+
+@pytest.mark.parametrize("problem", ["", "it died"])
+def test_shrinking_in_vain_loses_no_failure_that_came_out_of_the_database_meanwhile(campaign, problem):
+    campaign.take(ended(job(), fared(case=CASE)))
+    shrinking = campaign.next_job()
+    campaign.take(ended(job(), fared(case=SMALLER, shrunk=True, stored=True)))
+    campaign.take(Ended(shrinking, problem=problem) if problem else ended(shrinking, fared()))
+    assert [failure.found.case for failure in campaign.announced if not isinstance(failure, str)] == [SMALLER]
 
 
 def test_a_failure_that_does_not_come_back_is_an_error(campaign):

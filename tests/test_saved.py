@@ -11,8 +11,8 @@ from saved_failures import SELECT, saved
 
 from cpbcg_ref import cases
 from cpbcg_ref.asking import FAMILIES
-from cpbcg_ref.checking.run import as_python
 from cpbcg_ref.checking.saved import failures_folder, files, find, id_of, keep, read, rebuilt, save
+from cpbcg_ref.checking.size import as_python
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.errors import InvalidInput
 from cpbcg_ref.invariants import REGISTRY

@@ -17,11 +17,10 @@ from cpbcg_ref.checking.family import PartRun, Violation
 from cpbcg_ref.checking.results import Report, Result
 from cpbcg_ref.checking.rounds import Fared, Found, Job, Key, Round
 from cpbcg_ref.checking.run import Checker
-from cpbcg_ref.checking.size import size
+from cpbcg_ref.checking.size import order
 from cpbcg_ref.checking.workers import Ended
 from cpbcg_ref.errors import InvalidInput
 from cpbcg_ref.invariants import REGISTRY
-from cpbcg_ref.strategies import cases_for
 
 ROUND_S, SHRINK_S = 10.0, 60.0  # most that a round, and shrinking one failure, may take
 GIVE_UP_AFTER = 3  # errors of one part
@@ -70,11 +69,8 @@ class Campaign:
     def __post_init__(self) -> None:
         parts = {(name, index): part for name in self.ids for index, part in enumerate(REGISTRY[name].parts)}
         self.runs = {key: self.checker.part_run(key[0], part) for key, part in parts.items()}
-        contract, deployment = self.checker.engine.contract, self.checker.deployment
         for family in {part.family for part in parts.values()}:
-            if cases_for(family, contract, deployment=deployment).is_empty:
-                for run in self.of(family).values():
-                    run.skipped = run.skipped or f"this {'server' if deployment else 'engine'} never shards a batch"
+            self.checker.cases(family, self.of(family).values())
 
     @property
     def left(self) -> float:
@@ -117,7 +113,7 @@ class Campaign:
         self.tell(f"{job.family}: {'still busy with one case when the time was up' if busy else ended.problem}")
         for key in () if busy else job.keys:
             self.errors.setdefault(key, []).append(f"{ended.problem}, in {job.family}")
-            if job.shrink:
+            if job.shrink and key in self.unshrunk:
                 self.publish(key, *self.unshrunk[key])
 
     def count(self, done: Round) -> None:
@@ -146,8 +142,8 @@ class Campaign:
             self.unshrunk[key] = found, job.seed
             self.to_shrink.append(replace(job, keys=(key,), shrink=True))
         elif job.shrink:
-            before = self.unshrunk.pop(key)
-            if not fared.error:
+            before = self.unshrunk.pop(key, None)  # None: meanwhile a smallest case came out of the database
+            if before and not fared.error:
                 self.publish(key, *before)
 
     def publish(self, key: Key, found: Found, seed: int) -> None:
@@ -155,7 +151,7 @@ class Campaign:
         self.unshrunk.pop(key, None)
         name, known = key[0], self.failures.get(key[0])
         self.runs[key].violation = Violation(found.sentence, found.case, found.seen)
-        if known and size(known.found.case) <= size(found.case):
+        if known and order(known.found.case) <= order(found.case):
             return
         result = self.checker.part_result(name, self.runs[key])
         kept = self.save(result, seed)

@@ -21,7 +21,7 @@ from hypothesis.strategies import SearchStrategy
 from cpbcg_ref.asking import FAMILIES, CaptureFailed
 from cpbcg_ref.checking.executed import recording
 from cpbcg_ref.checking.profiles import quiet_settings
-from cpbcg_ref.checking.size import size
+from cpbcg_ref.checking.size import order
 from cpbcg_ref.checking.smaller import leaner, smaller
 from cpbcg_ref.errors import TargetError
 from cpbcg_ref.invariants.model import Part
@@ -194,7 +194,7 @@ class FamilyRun:
             self.trim(run)
         except (Flaky, Unsatisfiable):
             return
-        run.violation = min(filter(None, (best, run.violation)), key=lambda one: size(one.case))
+        run.violation = min(filter(None, (best, run.violation)), key=lambda one: order(one.case))
 
     def trim(self, run: PartRun) -> None:
         """Leave out what the violation does without, until nothing can be left out; `run` has the best so far."""

@@ -5,10 +5,13 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
+from hypothesis.strategies import SearchStrategy
+
 from cpbcg_ref.cases import Deployment
 from cpbcg_ref.checking.family import RECORDED_CASES, FamilyRun, PartRun, Violation
 from cpbcg_ref.checking.results import OUTCOMES, Counterexample, Result
 from cpbcg_ref.checking.single import why_not
+from cpbcg_ref.checking.size import as_python
 from cpbcg_ref.invariants import REGISTRY
 from cpbcg_ref.invariants.model import Part
 from cpbcg_ref.invariants.pictures import picture
@@ -49,16 +52,20 @@ class Checker:
         """Judge the parts of these invariants that ask this family of cases."""
         parts = [(name, index, part) for name in ids for index, part in enumerate(REGISTRY[name].parts)]
         runs = {(name, index): self.part_run(name, part) for name, index, part in parts if part.family == family}
-        strategy = cases_for(family, self.engine.contract, deployment=self.deployment)
-        if strategy.is_empty:
-            for run in runs.values():
-                run.skipped = run.skipped or f"this {'server' if self.deployment else 'engine'} never shards a batch"
+        strategy = self.cases(family, runs.values())
         if asked := [run for run in runs.values() if not run.skipped]:
             how: dict[str, Any] = {"engine": self.engine, "profile": self.profile, "executed": self.executed}
             how |= {"asked": RECORDED_CASES - self.recorded, "pinned": self.deployment is not None}
             of_family = FamilyRun(family=family, strategy=strategy, **how)
             of_family.judge(asked, first_seed=self.seed, rounds=1 if self.deployment else ROUNDS)
         self.judged |= {key: self.part_result(key[0], run) for key, run in runs.items()}
+
+    def cases(self, family: str, runs: Iterable[PartRun]) -> SearchStrategy[Any]:
+        """What this engine is asked; where there is nothing to ask it, the parts of this family are skipped."""
+        strategy = cases_for(family, self.engine.contract, deployment=self.deployment)
+        for run in runs if strategy.is_empty else ():
+            run.skipped = run.skipped or f"this {'server' if self.deployment else 'engine'} never shards a batch"
+        return strategy
 
     def part_run(self, invariant_id: str, part: Part) -> PartRun:
         demanded = part.demanded(self.engine.contract)
@@ -122,19 +129,3 @@ def why_stopped(told: list[tuple[str, str]]) -> str:
     asked = [(family, reason) for family, reason in told if reason]
     alike = len({reason for _, reason in asked}) == 1
     return "; ".join(dict.fromkeys(reason if alike else f"{family}: {reason}" for family, reason in asked))
-
-
-def as_python(value: Any) -> str:
-    """The shortest Python that rebuilds a case: fields at their default are left out.
-
-    >>> from cpbcg_ref.cases import Batch
-    >>> as_python((Batch(lengths=(9, 9), prefixes=(0, 0)),))
-    '(Batch(lengths=(9, 9), prefixes=(0, 0)),)'
-    """
-    if dataclasses.is_dataclass(value):
-        fields = [(field, getattr(value, field.name)) for field in dataclasses.fields(value)]
-        told = [f"{field.name}={as_python(own)}" for field, own in fields if own != field.default]
-        return f"{type(value).__name__}({', '.join(told)})"
-    if isinstance(value, tuple):
-        return f"({', '.join(map(as_python, value))}{',' if len(value) == 1 else ''})"
-    return repr(value)

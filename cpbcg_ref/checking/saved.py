@@ -23,7 +23,7 @@ import platformdirs
 
 from cpbcg_ref.asking import FAMILIES
 from cpbcg_ref.checking.results import Report, Result
-from cpbcg_ref.checking.run import as_python
+from cpbcg_ref.checking.size import as_python
 from cpbcg_ref.engines.targets import anywhere
 from cpbcg_ref.errors import InvalidInput
 from cpbcg_ref.invariants import REGISTRY
