@@ -5,7 +5,8 @@ usage: python short_last_request.py DIR      DIR: an unpacked sglang wheel, 0.5.
 
 import re
 
-from load import ROOT, base, batch, load
+from load import base, batch
+from mocks import ROOT, load
 
 runner = ROOT.joinpath("sglang/srt/model_executor/runner/prefill_cuda_graph_runner.py").read_text()
 split = re.search(r"capture_seq_lens = (\[.*?\])", runner, re.S)[1]  # the release's own expression
