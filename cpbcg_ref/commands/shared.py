@@ -2,8 +2,6 @@
 
 import shlex
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
-from fnmatch import filter as matching
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,16 +37,14 @@ def kept(report: Any, failures: Path | None, *, options: str = "") -> Any:
 
 
 def selected(patterns: Iterable[str]) -> list[str]:
-    """Ids in the registry's order; a pattern that matches none is a usage error that names the nearest."""
-    from cpbcg_ref.invariants import REGISTRY
+    """Ids in the registry's order, all without a pattern; one that matches none is a usage error."""
+    from cpbcg_ref.invariants import REGISTRY, ids_like
 
-    wanted = [name.strip() for pattern in patterns for name in pattern.split(",")]
-    for name in wanted:
-        if not matching(REGISTRY, name):
-            near = get_close_matches(name, REGISTRY, n=3)
-            hint = f"did you mean {' or '.join(near)}?" if near else "`cpbcg invariants` lists them"
-            raise click.UsageError(f"no invariant is called {name!r}: {hint}")
-    return [name for name in REGISTRY if not wanted or any(matching([name], pattern) for pattern in wanted)]
+    wanted = list(patterns)
+    try:
+        return ids_like(wanted) if wanted else list(REGISTRY)
+    except InvalidInput as problem:
+        raise click.UsageError(str(problem)) from problem
 
 
 def deliver(how: Callable[[Any, Any], None], what: Any, json_file: str | None) -> None:

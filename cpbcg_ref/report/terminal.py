@@ -64,10 +64,19 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def show_check(report: Report, printer: Printer) -> None:
-    """What was executed, the table, failures, what was not judged and why, a summary: what matters comes last."""
+    """What was executed, the table, then the findings: what matters comes last."""
     show_executed(printer, report.executed)
     rows = [(one.invariant, one.level, outcome(one), one.examples, one.seconds) for one in report.results]
     printer.table(("invariant", "level", "outcome", "examples", "seconds"), rows)
+    show_findings(report, printer)
+    printer.say()
+    printer.wrapped(summary_line(report), style="bold")
+    judged = f"{sum(one.examples for one in report.results)} verdicts in {report.seconds:.1f} s"
+    printer.say(f"{judged}, profile {report.profile}, seed {report.seed}, exit code {report.exit_code}")
+
+
+def show_findings(report: Report, printer: Printer) -> None:
+    """Failures, what was not judged and why, what that means for a deployment."""
     failures = sorted(report.of("fail"), key=lambda one: (not one.known, one.level != "MUST"))
     for one in failures:
         if one.known:
@@ -79,10 +88,6 @@ def show_check(report: Report, printer: Printer) -> None:
         printer.say()
         for entry in answers(report):
             printer.wrapped(f"{entry['question']} {entry['answer']}: {entry['why']}")
-    printer.say()
-    printer.wrapped(summary_line(report), style="bold")
-    judged = f"{sum(one.examples for one in report.results)} verdicts in {report.seconds:.1f} s"
-    printer.say(f"{judged}, profile {report.profile}, seed {report.seed}, exit code {report.exit_code}")
 
 
 def outcome(result: Result) -> str:
