@@ -3,19 +3,14 @@
 usage: python one_rank_eager.py DIR      DIR: an unpacked megatron-core wheel, 0.16.1; needs torch
 """
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
+import importlib
 
 import torch
+from mocks import PACKAGES, load
 
-name = "megatron.core.inference.batch_dimensions_utils"
-sys.modules["megatron.core.utils"] = ModuleType("megatron.core.utils")
-sys.modules["megatron.core.utils"].get_pg_size = len  # a group is a list of ranks here
-spec = importlib.util.spec_from_file_location(name, Path(sys.argv[1], *name.split(".")).with_suffix(".py"))
-module = sys.modules[name] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
+PACKAGES.add("megatron")
+importlib.import_module("megatron.core.utils").get_pg_size = len  # a group is a list of ranks here
+module = load("megatron.core.inference.batch_dimensions_utils")
 Builder, Dimensions = module.CUDAGraphBatchDimensionBuilder, module.InferenceBatchDimensions
 
 
