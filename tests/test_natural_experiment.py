@@ -15,7 +15,8 @@ OUTCOMES = {"red": "fail", ".": "pass", "-": "skip"}
 
 def table():
     """{release: {id: outcome}} as the page says."""
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    block = next(block for block in PAGE.read_text().split("\n\n") if block.startswith("| invariant |"))
+    lines = [line for line in block.splitlines() if line.startswith("| ")]
     head, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     releases = [cell for cell in head if re.fullmatch(r"\d+\.\d+\.\d+", cell)]
     return {
