@@ -1,5 +1,7 @@
 """The plain text beside a violation, one per kind of case."""
 
+from dataclasses import replace
+
 import pytest
 from test_invariants_layout import RIGHT, ZIGZAG
 from test_invariants_replay import GOOD, LADDER, NO_BUCKET
@@ -27,7 +29,7 @@ from cpbcg_ref.cases import (
     SelectPairCase,
 )
 from cpbcg_ref.engines.contract import Contract
-from cpbcg_ref.invariants.pictures import picture
+from cpbcg_ref.invariants.pictures import beside, picture
 
 CONFIG = DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests=64)
 REPORTS = (RankReport(prefillable=True, running_batch=8, now_ms=499.9), RankReport(prefillable=False, token_usage=0.5))
@@ -112,3 +114,33 @@ def test_a_long_answer_is_cut():
     seen = BadLayoutSeen(active=(False,), rows=(tuple(range(99)),), required=())
     _, line = picture(BadLayoutCase(cp_size=1, lengths=(99,)), seen, Contract()).splitlines()
     assert line == "0     False   -         (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12..."
+
+
+def test_what_an_engine_says_stays_on_its_line_and_commands_no_terminal():
+    seen = PassesSeen(passes=((replace(DELAY, reason="a\nb"), Raised("\x1b[2J", "\x07", "x.py:1")),))
+    lines = picture(PassesCase(config=CONFIG, passes=(REPORTS,)), seen, Contract()).splitlines()
+    assert [line[66:] for line in lines[1:3]] == ["delay    a\\nb    1", "\\x1b[2J"]
+    assert lines[3:] == ["\\x1b[2J: \\x07 (x.py:1)"]
+
+
+def test_beside_each_other_two_engines_have_a_column_each_for_what_differs():
+    case, other = AttemptsCase(attempts=(Attempt(queue=1), Attempt(admitted=2))), AttemptsSeen(max_prefill_bs=(0, 2))
+    both, names = (AttemptsSeen(max_prefill_bs=(0, RAISED)), other), ("old", "new")
+    assert beside(case, both, (Contract(), Contract()), names).splitlines() == [
+        "pass  attempts                                    max_prefill_bs old  max_prefill_bs new",
+        "1     Attempt(admitted=0, queue=1, free_slots=0)  0                   0",
+        "2     Attempt(admitted=2, queue=0, free_slots=0)  ValueError          2",
+        "ValueError: a clock (delayer.py:1)",
+    ]
+    assert beside(case, (other, other), (Contract(), Contract()), names) == picture(case, other, Contract())
+
+
+def test_beside_each_other_lines_and_tables_of_two_lengths_stay_whole():
+    both, names = (ANSWER, replace(ANSWER, answer=None)), ("old", "new")
+    lines = beside(GOLDEN, both, (Contract(), Contract()), names).splitlines()
+    asked = "2048 tokens, 520 rows per rank: answered "
+    assert lines == ["old:", f"{asked}2048", "new:", f"{asked}-", *SELECTED[1:]]
+    captured = (CaptureSeen(ranks=(GOOD,)), CaptureSeen(ranks=(NO_BUCKET,)))
+    lines = beside(LADDER, captured, (Contract(), Contract()), names).splitlines()
+    assert [line for line in lines if line.endswith(":")] == ["old:", "new:"]
+    assert lines[1:5] == picture(LADDER, captured[0], Contract()).splitlines()
