@@ -5,6 +5,7 @@ run and a whole one must agree to the last bit. Norms become a remainder, weight
 rotations quarter turns.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -32,7 +33,7 @@ class Arithmetic:
 
 
 def smooth_weights(seeded: torch.Generator, shape: tuple[int, ...]) -> Tensor:
-    return torch.randn(shape, generator=seeded, dtype=torch.float64) / shape[0] ** 0.5
+    return torch.randn(shape, generator=seeded, dtype=torch.float64) / math.sqrt(shape[0])
 
 
 def smooth_norm(hidden: Tensor) -> Tensor:

@@ -16,16 +16,20 @@ class Broken(Exception):
     """A collective failed: mostly because another rank is gone."""
 
 
-def join(rank: int, ranks: int, store: str | dist.Store, *, timeout_s: float) -> None:
-    """Form the group, by the address of a store or the store itself.
+def join(rank: int, ranks: int, store: Any, *, timeout_s: float, gpu: int | None = None) -> None:
+    """Form the group, by the address of a store or the store itself. gpu: of this rank, if the model is on one.
 
-    Headers are CPU tensors also where the model is on a GPU: a wrong size over nccl would hang.
+    Headers are CPU tensors also where the model is on a GPU: a wrong size over nccl would hang. Only with a GPU is CUDA
+    touched: a rank that computes on the CPU may have been forked from a process that has used it.
     """
     torch.set_num_threads(1)
-    backend = "cpu:gloo,cuda:nccl" if dist.is_nccl_available() and torch.cuda.device_count() else "gloo"
     how: Any = {"init_method": store} if isinstance(store, str) else {"store": store}
+    how |= {"backend": "gloo", "rank": rank, "world_size": ranks, "timeout": timedelta(seconds=timeout_s)}
     try:
-        dist.init_process_group(backend, **how, rank=rank, world_size=ranks, timeout=timedelta(seconds=timeout_s))
+        if gpu is not None:
+            torch.cuda.set_device(gpu)
+            how |= {"backend": "cpu:gloo,cuda:nccl", "device_id": torch.device("cuda", gpu)}
+        dist.init_process_group(**how)
     except (RuntimeError, ValueError) as problem:
         raise Broken(f"the group did not come together: {problem}") from problem
 

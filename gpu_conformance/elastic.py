@@ -53,7 +53,7 @@ def serve(group: Group, engine: Any) -> list[Seen]:
     signal.signal(signal.SIGTERM, others_failed)
     board, started = Board(), group.start(engine)
     try:
-        board.join(group.timeout_s)
+        board.join(group.timeout_s, gpu=int(os.environ["LOCAL_RANK"]) if group.on_gpus else None)
         mine = collectives.drive(group.rank(engine, started, rank()), board.tell)
         return [seen_of(json.loads(told)) for told in gathered(json.dumps(asdict(mine)))]
     except Exception as problem:
@@ -72,16 +72,18 @@ class Board:
     """What ranks tell each other through the store."""
 
     def __init__(self) -> None:
-        self.doing, self.store = Doing(), None
+        self.doing = Doing()
+        self.store: Any = None  # until it is found
 
-    def join(self, timeout_s: float) -> None:
+    def join(self, timeout_s: float, *, gpu: int | None) -> None:
         try:
-            self.store, _, _ = next(dist.rendezvous("env://", timeout=timedelta(seconds=timeout_s)))
+            self.store, _, _ = next(dist.rendezvous("env://", timeout=timedelta(seconds=timeout_s)))  # type: ignore[attr-defined]
         except (RuntimeError, ValueError) as problem:
             raise collectives.Broken(f"no store: {problem}") from problem
         self.put("at", {"host": socket.gethostname(), "pid": os.getpid()})
         self.tell("joining the group")
-        collectives.join(rank(), ranks(), dist.PrefixStore("group", self.store), timeout_s=timeout_s)
+        store = dist.PrefixStore("group", self.store)  # type: ignore[attr-defined]
+        collectives.join(rank(), ranks(), store, timeout_s=timeout_s, gpu=gpu)
 
     def tell(self, operation: str) -> None:
         """Every step counts; collectives are told to no one: they come too often."""
@@ -96,7 +98,7 @@ class Board:
     def read(self, what: str, of: int) -> dict[str, Any]:
         """Nothing if it was never said or the store is gone."""
         with suppress(RuntimeError, ValueError):
-            if self.store.check([key := f"{what} {of}"]):
+            if self.store and self.store.check([key := f"{what} {of}"]):
                 return dict(json.loads(self.store.get(key)))
         return {}
 

@@ -10,9 +10,9 @@ from gpu_conformance.status import Doing
 
 # The first that fits is to blame: a rank that ended by itself, then one that stands still, last those that merely lost
 # another. A process that aborts in C++ may have been sent what it does not understand by one that raised.
-KINDS = ("killed", "exited", "raised", "aborted", "stopped", "finished early", "disconnected", "looping", "hanging")
-KINDS = (*KINDS, "silent", "parted ways")  # under torchrun on another machine; in lockstep
-OWN_FAULT = KINDS[:5]
+OWN_FAULT = ("killed", "exited", "raised", "aborted", "stopped")
+LOST = ("finished early", "disconnected", "looping", "hanging", "silent")  # silent: on another machine, under torchrun
+KINDS = (*OWN_FAULT, *LOST, "parted ways")  # that in lockstep alone
 STATES = {"T": "stopped", "R": "looping", "gone": "exited", "elsewhere": "silent"}
 
 
@@ -95,8 +95,8 @@ def named(one: Remains, group: Iterable[Remains], stacks: dict[int, str]) -> Fai
 
 def raised(rank: int, operation: str, problem: BaseException) -> Failure:
     """A rank that raises where nothing else is known of it."""
-    told = {"detail": f"{type(problem).__name__}: {problem}", "stacks": {rank: trace(problem)}}
-    return Failure(rank=rank, kind="raised", last_operation=operation, **told)
+    detail, stacks = f"{type(problem).__name__}: {problem}", {rank: trace(problem)}
+    return Failure(rank=rank, kind="raised", last_operation=operation, detail=detail, stacks=stacks)
 
 
 def trace(problem: BaseException) -> str:

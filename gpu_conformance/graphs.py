@@ -64,13 +64,14 @@ class CudaPool:
         self.pool = torch.cuda.graph_pool_handle()
 
     def capture(self, function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> Segment:
-        stream = torch.cuda.Stream()
+        stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             function(*inputs)  # warm up outside the capture
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
+        # Other threads may call CUDA during a capture: nccl's watchdog asks for events all the time.
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             outputs = function(*inputs)
         return Segment(inputs=inputs, outputs=outputs, replay=graph.replay)
 

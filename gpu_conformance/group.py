@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-import torch
-
 import cpbcg_ref
 from cpbcg_ref import cases
 from cpbcg_ref.answers import Raised
@@ -64,7 +62,13 @@ class Group:
         work = partial(self.rank, engine, started)
         if self.driver == "lockstep":
             return lockstep([work(cp_rank) for cp_rank in range(ranks)])
-        return list(map(seen_of, processes.run(work, ranks=ranks, timeout_s=self.timeout_s, encode=asdict)))
+        told = processes.run(work, ranks=ranks, timeout_s=self.timeout_s, encode=asdict, on_gpus=self.on_gpus)
+        return list(map(seen_of, told))
+
+    @property
+    def on_gpus(self) -> bool:
+        """Has each rank a GPU of its own."""
+        return self.driver == "nccl"
 
     def start(self, engine: Any) -> Any:
         """The engine's captured server or what it raises, or the reference's around its selector. TargetError if it has
@@ -86,7 +90,7 @@ class Group:
         yield Doing(what="asking what was captured")
         plant = PLANTS.get(self.plant, Plant(what="nothing", caught_by=()))
         captured = started if isinstance(started, Raised) else answered(engine, started.captured, cp_rank=cp_rank)
-        truth, parts = self.placed(cp_rank), plant.parts(cp_rank)
+        truth, parts = self.placed, plant.parts(cp_rank)
         rank = Rank(cp_rank=cp_rank, cp_size=self.server.cp_size, truth=truth, slots=self.slots, parts=parts)
         inject = self.inject if self.inject and self.inject.rank == cp_rank else None
         if self.plant == "one-batch-ahead" and cp_rank == 1:
@@ -96,16 +100,10 @@ class Group:
         told: Seen = yield from work(rank, started, captured, offered(self.offers, inject), decide=choose, seen=seen)
         return told
 
-    def placed(self, cp_rank: int) -> Model:
-        """The model where this rank computes. Over nccl each has a GPU: that of its number on this machine.
-
-        Not run on any GPU yet. Only here is one touched: a parent that has initialised CUDA must not fork.
-        """
-        if self.driver != "nccl":
-            return self.model if self.device == self.model.device else replace(self.model, device=self.device)
-        local = int(os.environ.get("LOCAL_RANK", cp_rank))
-        torch.cuda.set_device(local)
-        return replace(self.model, device=f"{self.device}:{local}")
+    @property
+    def placed(self) -> Model:
+        """The model where a rank computes; cuda is the GPU that its process took when it joined, or the first."""
+        return self.model if self.device == self.model.device else replace(self.model, device=self.device)
 
 
 def offered(offers: Sequence[Offer], inject: Inject | None) -> Iterator[tuple[int, Offer]]:

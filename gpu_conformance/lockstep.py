@@ -1,7 +1,7 @@
 """All ranks in one process, in step: each runs to its next collective, then all get the result."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ def lockstep(ranks: Sequence[Any]) -> list[Any]:
 class Member:
     """One rank on its way: its generator, and what it did last."""
 
-    def __init__(self, rank: int, work: Any) -> None:
+    def __init__(self, rank: int, work: Generator[AllGather | Doing, Any, Any]) -> None:
         self.rank, self.work, self.doing, self.last = rank, work, "", "starting"
         self.done, self.result = False, None
 

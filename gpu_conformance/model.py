@@ -113,7 +113,7 @@ class Model:
 
     def project(self, layer: int, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         normed, shape = self.arithmetic.norm(hidden), self.shape
-        keys, values = (normed @ self.weights[f"kv {layer}"]).split(shape.kv // 2, dim=-1)
+        keys, values = torch.split(normed @ self.weights[f"kv {layer}"], shape.kv // 2, dim=-1)
         queries = self.rotated(normed @ self.weights[f"query {layer}"], positions)
         return queries, torch.cat((self.rotated(keys, positions), values), dim=-1)
 

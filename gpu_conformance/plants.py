@@ -6,6 +6,7 @@ from typing import Any
 
 from gpu_conformance import defects
 from gpu_conformance.rank import Parts
+from gpu_conformance.work import Decide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +17,7 @@ class Plant:
     caught_by: tuple[str, ...]
     source: str = ""
     parts: Callable[[int], Parts] = field(default=lambda cp_rank: Parts())
-    decide: Callable[..., int | None] | None = None
+    decide: Decide | None = None
 
 
 def plant(defect: Any, must: str, *, source: str = "", on: str = "", **parts: Any) -> Plant:

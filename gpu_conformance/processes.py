@@ -83,11 +83,19 @@ class Group:
         return [one for one in self.members if one.is_alive()]
 
 
-def run(work: Work, *, ranks: int, timeout_s: float, encode: Callable[[Any], Any]) -> list[Any]:
-    """What each rank returned, as `encode` made it JSON. Raises Failure; no process outlives this call."""
+def run(work: Work, *, ranks: int, timeout_s: float, encode: Callable[[Any], Any], on_gpus: bool = False) -> list[Any]:
+    """What each rank returned, as `encode` made it JSON. Raises Failure; no process outlives this call.
+
+    on_gpus: rank N takes GPU N. Then this process must not have used one: CUDA does not survive a fork.
+    """
     room, fork = Room(ranks), multiprocessing.get_context("fork")
-    args = [(work, rank, ranks, room, timeout_s, encode) for rank in range(ranks)]
-    members = [fork.Process(target=rank_main, args=each, name=f"rank {rank}") for rank, each in enumerate(args)]
+    args = [(work, rank, room, encode) for rank in range(ranks)]
+    join = {"ranks": ranks, "timeout_s": timeout_s + 60}  # by then the parent has blamed somebody
+    joining = [join | {"gpu": rank} if on_gpus else join for rank in range(ranks)]
+    members = [
+        fork.Process(target=rank_main, args=each, kwargs=how, name=f"rank {rank}")
+        for rank, (each, how) in enumerate(zip(args, joining, strict=True))
+    ]
     group = Group(members=members, room=room)
     try:
         for member in members:
@@ -175,7 +183,7 @@ def told_by(file: int) -> dict[str, Any]:
 # in the rank's process ---------------------------------------------------------------------------------------------
 
 
-def rank_main(work: Work, rank: int, ranks: int, room: Room, timeout_s: float, encode: Callable[[Any], Any]) -> None:
+def rank_main(work: Work, rank: int, room: Room, encode: Callable[[Any], Any], **joining: Any) -> None:
     import resource  # Windows has none, and runs lockstep
 
     dies_with_parent()
@@ -187,7 +195,7 @@ def rank_main(work: Work, rank: int, ranks: int, room: Room, timeout_s: float, e
     try:
         tell = partial(room.status.begin, rank, clock=time.monotonic)
         tell("joining the group")
-        collectives.join(rank, ranks, f"file:///proc/self/fd/{room.store}", timeout_s=timeout_s + 60)
+        collectives.join(rank, store=f"file:///proc/self/fd/{room.store}", **joining)
         told = {"result": encode(collectives.drive(work(rank), tell))}
         text = json.dumps(told)
     except BaseException as problem:

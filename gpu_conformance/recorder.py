@@ -30,14 +30,14 @@ class NotCapturable(RuntimeError):
     """What was captured would not mean the same when it is replayed."""
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs what happens inside it, with every new tensor in the arena, and keeps the list of operations.
 
     readable: inputs and constants. An operation reads these and what was made before it, nothing else.
     """
 
     def __init__(self, arena: Arena, readable: Iterable[Tensor] = ()) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.arena = arena
         self.known = list(map(arena.extent, readable))
         self.steps: list[Callable[[], Any]] = []

@@ -37,21 +37,36 @@ _run: tuple[Sequence[Group], Any] = ((), None)  # what forked workers find
 
 
 def serve_all(served: Sequence[Group], engine: Any, *, progress: Callable[[Served, int], None]) -> list[Served]:
-    """All groups, in their order; as many at a time as there are cores, those that take longest first."""
+    """All groups, in their order."""
     global _run
     torch.set_num_threads(1)  # a parent that computed with several threads must not fork
     if elastic.launched() or processes.unavailable():
         return [serve(one, engine) for one in served]
     _run = (served, engine)
-    fork = get_context("fork")
     done: dict[int, Served] = {}
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=fork, initializer=dies_with_parent) as pool:
-        jobs = {pool.submit(serve_number, number): number for number in sorted(range(len(served)), key=costliest_first)}
-        for job in as_completed(jobs):
-            number = jobs[job]
-            done[number] = Served(group=served[number], **result_of(job))
-            progress(done[number], len(served))
+    for together in side_by_side(served):
+        with ProcessPoolExecutor(cores(), mp_context=get_context("fork"), initializer=dies_with_parent) as pool:
+            jobs = {pool.submit(serve_number, number): number for number in together}
+            for job in as_completed(jobs):
+                number = jobs[job]
+                done[number] = Served(group=served[number], **result_of(job))
+                progress(done[number], len(served))
     return [done[number] for number in range(len(served))]
+
+
+def side_by_side(served: Sequence[Group]) -> list[list[int]]:
+    """Which groups run at a time: on CPU all, those that take longest first, as many as there are cores.
+
+    On GPUs one after the other, each in a process of its own: one that has used CUDA must not fork its ranks.
+    """
+    if any(one.device != "cpu" for one in served):
+        return [[number] for number in range(len(served))]
+    return [sorted(range(len(served)), key=costliest_first)]
+
+
+def cores() -> int:
+    """That this process may use; a container often has fewer than the machine."""
+    return len(os.sched_getaffinity(0))
 
 
 def result_of(job: Future[dict[str, Any]]) -> dict[str, Any]:

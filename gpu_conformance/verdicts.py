@@ -103,7 +103,7 @@ def result(name: str, done: Sequence[Served], asked: Asked, target: str) -> Resu
     return Result(**told, **outcome(judged, [witness for witness, count in met.items() if not count]))
 
 
-def outcome(judged: int, unmet: Sequence[str]) -> dict[str, str]:
+def outcome(judged: int, unmet: Sequence[str]) -> dict[str, Any]:
     if not judged:
         return {"outcome": "unwitnessed", "message": "no batch was judged by it", "stopped": "all batches served"}
     if unmet:

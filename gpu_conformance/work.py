@@ -77,7 +77,8 @@ def work(
     Ranks that are not at the same batch end here: what one sends is not what the others take it for.
     """
     seen, ran = seen or Seen(cp_rank=rank.cp_rank), False
-    if not (yield from captured_alike(seen, captured)):
+    alike = yield from captured_alike(seen, captured)
+    if not alike or isinstance(captured, Raised):
         return seen
     yield Doing(what="capturing")
     rows = dict(captured.bucket_local_tokens)
@@ -93,8 +94,9 @@ def work(
         told_alike = yield from announced(seen, batch, number, bucket)
         if not told_alike[0]:
             return seen
-        ran, before = all(told_alike) and not isinstance(bucket, Raised), ran
-        if ran:
+        before, ran = ran, False
+        if all(told_alike) and not isinstance(bucket, Raised):
+            ran = True
             seen.chosen.append((number, bucket or EAGER))
             yield from serve(rank, seen, batch, bucket, rows, chunked=offer.chunked and before)
         elif isinstance(bucket, Raised):
@@ -136,7 +138,7 @@ def compared(header: list[int], where: str) -> Any:
     columns = (yield AllGather(what="headers", rows=torch.tensor([header]))).T.tolist()
     alike = [len(set(column)) == 1 for column in columns]
     table = zip(HEADER, AGREE, columns, alike, strict=True)
-    found = [differing(*parted, where) for *parted, same in table if not same]
+    found = [differing(name, invariant, column, where) for name, invariant, column, same in table if not same]
     return found if alike[0] else found[:1], alike  # of different batches everything differs
 
 

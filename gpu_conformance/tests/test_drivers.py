@@ -9,15 +9,17 @@ import zlib
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
 import torch
+import torch.distributed as dist
 
 import cpbcg_ref
 from cpbcg_ref.engines.reference import Reference, ReferenceServer
 from cpbcg_ref.errors import InvalidInput
-from gpu_conformance import processes, work
+from gpu_conformance import collectives, processes, session, work
 from gpu_conformance.failure import Failure
 from gpu_conformance.graphs import Graph
 from gpu_conformance.group import Inject, decide
@@ -299,3 +301,46 @@ def test_lockstep_runs_everywhere():
 @pytest.mark.usefixtures("elsewhere")
 def test_auto_takes_what_runs_here():
     assert {group.driver for group in groups(Asked(batches=1))} == {"lockstep"}
+
+
+# GPUs, as far as that can be seen without one ------------------------------------------------------------------------
+
+
+def pid_of(group, engine):
+    return SimpleNamespace(seconds=float(os.getpid()), seen=(), failure=None)
+
+
+@here
+@pytest.mark.parametrize(("device", "processes_used"), [("cuda", {4}), ("cpu", {1, 2})])
+def test_a_process_that_has_used_a_gpu_serves_no_second_group(device, processes_used, monkeypatch):
+    monkeypatch.setattr(session, "serve", pid_of)
+    monkeypatch.setattr(session, "cores", lambda: 2)
+    made = [dataclasses.replace(few("lockstep", batches=1), device=device)] * 4
+    served = serve_all(made, Reference(), progress=lambda *_: None)
+    assert len({one.seconds for one in served}) in processes_used
+
+
+@pytest.mark.parametrize(
+    ("gpu", "backend", "device"), [(None, "gloo", None), (3, "cpu:gloo,cuda:nccl", torch.device("cuda", 3))]
+)
+def test_only_a_rank_with_a_gpu_of_its_own_touches_cuda_and_takes_it_before_it_joins(gpu, backend, device, monkeypatch):
+    calls = mock.Mock()
+    monkeypatch.setattr(torch.cuda, "device_count", calls.looked_for_gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", calls.set_device)
+    monkeypatch.setattr(dist, "init_process_group", calls.join)
+    collectives.join(0, 2, "file:///none", timeout_s=1.0, gpu=gpu)
+    *before, (last, _, how) = calls.mock_calls
+    assert before == ([] if gpu is None else [mock.call.set_device(3)])
+    assert (last, how["backend"], how.get("device_id")) == ("join", backend, device)
+
+
+@here
+@pytest.mark.parametrize(("driver", "gpus"), [("gloo", [None, None]), ("nccl", [0, 1])])
+def test_each_rank_over_nccl_takes_the_gpu_of_its_number(driver, gpus, monkeypatch):
+    monkeypatch.setattr(collectives, "join", lambda rank, *_, gpu=None, **told: told_gpu.append(gpu))
+    monkeypatch.setattr(collectives, "drive", lambda *_: told_gpu)
+    monkeypatch.setattr("gpu_conformance.group.asdict", list)
+    monkeypatch.setattr("gpu_conformance.group.seen_of", lambda told: told)
+    told_gpu = []  # each forked rank has its own
+    group = dataclasses.replace(few("gloo", batches=1), driver=driver)
+    assert group.serve(Reference()) == [[gpu] for gpu in gpus]
