@@ -167,6 +167,32 @@ class VotesCase:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Step:
+    """What one rank runs in a step: decodes, each of as many tokens as the case says, and the tokens of each prefill."""
+
+    decodes: int = 0
+    prefills: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DispatchCase:
+    """One step on the ranks of a group that go in step: which captured graph does each of them replay.
+
+    setup: the way in which the dispatcher is set up, a key of the contract's `dispatchers`. max_requests: most requests
+    on a rank. tokens_per_decode: 1, and 1 more for each speculative token. allowed: the modes that the caller would
+    have beside eager, none of them for all; excluded: those that it would not.
+    """
+
+    setup: str
+    capture_num_tokens: tuple[int, ...]
+    max_requests: int
+    ranks: tuple[Step, ...]
+    tokens_per_decode: int = 1
+    allowed: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Deployment:
     """What one real server is configured with; pins the generated cases. `None` leaves that side free."""
 
