@@ -183,6 +183,21 @@ def test_what_is_not_one_release_never_reaches_pip(toy, monkeypatch, version):
     assert "is not one release, write a number such as toy-engine==" in refusal(f"toy-engine=={version}")
 
 
+def test_latest_is_the_newest_release_that_is_pinned_and_it_is_said_which(toy, monkeypatch):
+    monkeypatch.setattr(wheels, "pins", lambda name: {"1.9": None, "1.10": None} if name == "toy-engine" else {})
+    monkeypatch.setattr(wheels, "fetch", lambda *args, **options: toy)
+    told = []
+    assert resolve("toy-engine==LATEST", progress=told.append).version == "1.10"
+    assert told == ["toy-engine==LATEST is toy-engine==1.10, the newest release with a known sha256"]
+    assert targets.exact("toy-engine==LATEST") == "toy-engine==1.10"
+    for target in ("toy-engine==1.9", "toy-engine@LATEST", "reference", "a/b.py:C", "stranger==LATEST"):
+        assert targets.exact(target) == target
+
+
+def test_without_a_pinned_release_there_is_no_latest(toy, monkeypatch):
+    assert refusal("toy-engine==LATEST").endswith("so none is the latest: write its number")
+
+
 def test_a_release_that_is_not_pinned_is_refused_unless_allowed(here):
     assert "sglang==0.0.1 is not a release with a known sha256" in refusal("sglang==0.0.1")
 

@@ -3,6 +3,7 @@
 reference, reference:hardened    this project's own implementation
 sglang                           the installed one: its files are found, the package is not imported
 sglang==0.5.18                   a published wheel, see wheels.py
+sglang==LATEST                   the newest of those that pins.toml knows
 sglang@DIR                       an unpacked tree: repository root, its python/, the package or its parent folder
 path/to/file.py:Class            an adapter in a file; the file's folder can be imported from
 package.module:Class             an adapter in a module; the working directory can be imported from
@@ -27,6 +28,7 @@ from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.engines.reference import Hardened, Reference
 from cpbcg_ref.errors import TargetError
 
+LATEST = "LATEST"
 FORMS = "reference, NAME, NAME==VERSION, NAME@DIR, path/to/file.py:Class, package.module:Class, fault:KEY, variant:KEY"
 
 
@@ -70,7 +72,7 @@ def resolve(target: str, *, allow_unpinned: bool = False, progress: wheels.Tell 
     >>> resolve("reference").name
     'reference'
     """
-    named = re.fullmatch(r"([\w-]+)(?:(==|@)(.*))?", target, re.DOTALL)
+    named = re.fullmatch(r"([\w-]+)(?:(==|@)(.*))?", exact(target, tell=progress), re.DOTALL)
     name, separator, rest = named.groups("") if named else ("", "", "")
     kind, _, key = target.partition(":")
     if kind in ("fault", "variant"):
@@ -84,10 +86,28 @@ def resolve(target: str, *, allow_unpinned: bool = False, progress: wheels.Tell 
     elif re.fullmatch(r"\d[\w.!+-]*", rest, re.ASCII):
         place = wheels.fetch(name, rest, allow_unpinned=allow_unpinned, progress=progress), rest
     else:
-        raise TargetError(f"{target!r}: {rest!r} is not one release, write a number such as {name}==0.5.18")
+        raise TargetError(f"{target!r}: {rest!r} is not one release, write a number such as {name}==0.5.18 or {LATEST}")
     if place is None:
         raise TargetError(f"{name} is not installed in {sys.prefix}: name a release ({name}==V) or a tree ({name}@DIR)")
     return make(target, name, *place)
+
+
+def exact(target: str, *, tell: wheels.Tell | None = None) -> str:
+    """The same target with a number for LATEST, which is the newest release with a known sha256; `tell` is told which.
+
+    Raises TargetError for an engine of which no release is known.
+
+    >>> exact("sglang==0.5.18")
+    'sglang==0.5.18'
+    """
+    name, _, release = target.partition("==")
+    if name not in ENGINES or release != LATEST:
+        return target
+    if not (pinned := list(wheels.pins(name))):
+        raise TargetError(f"{target}: no release of {name} is in pins.toml, so none is the latest: write its number")
+    if tell:
+        tell(f"{target} is {name}=={pinned[-1]}, the newest release with a known sha256")
+    return f"{name}=={pinned[-1]}"
 
 
 def miniature(kind: str, key: str) -> Any:
