@@ -12,6 +12,7 @@ from cpbcg_ref.answers import (
     BadLayoutSeen,
     CaptureSeen,
     LastPassSeen,
+    LayoutSeen,
     PassesSeen,
     Raised,
     SelectPairSeen,
@@ -68,6 +69,16 @@ ANSWER = SelectSeen(answer=2048, again=2048)
             BadLayoutCase(cp_size=2, lengths=(2,)),
             BadLayoutSeen(active=(False, False), rows=((0,), ()), required=()),
             ["rank  active  required  rows", "0     False   -         (0,)", "1     False   -         ()"],
+        ),
+        (
+            ZIGZAG,
+            LayoutSeen(active=None, rows=Raised("RuntimeError", "empty", "util.py:90")),
+            [
+                "rank  logical  required  rows          segments",
+                "0     -        -         RuntimeError  -",
+                "1     -        -         RuntimeError  -",
+                "RuntimeError: empty (util.py:90)",
+            ],
         ),
         (GOLDEN, ANSWER, SELECTED),
         (

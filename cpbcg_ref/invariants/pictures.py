@@ -88,7 +88,8 @@ def columns(line: str, *names: str) -> Callable[[Any, Any, Contract], list[Block
 
     def of_case(case: Any, seen: Any, contract: Contract) -> list[Block]:
         fields = {name: getattr(seen, name, None) or getattr(case, name, None) for name in names}
-        first, number = int(line == "pass"), max(len(field) for field in fields.values() if isinstance(field, tuple))
+        counts = [len(field) for field in fields.values() if isinstance(field, tuple)]
+        first, number = int(line == "pass"), max(counts, default=getattr(case, "cp_size", 1))
         each = {name: field if isinstance(field, tuple) else (field,) * number for name, field in fields.items()}
         return [[{line: i + first} | {name: field[i] for name, field in each.items()} for i in range(number)]]
 
