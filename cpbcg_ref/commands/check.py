@@ -39,7 +39,7 @@ def check(
 ) -> int:
     """Check TARGET against the invariants and say what it breaks, with a smallest case.
 
-    TARGET is reference (the default), sglang, sglang==VERSION, sglang@DIR, path/to/file.py:Class or
+    TARGET is reference (the default), sglang, sglang==VERSION, sglang==LATEST, sglang@DIR, path/to/file.py:Class or
     package.module:Class.
 
     \b
@@ -53,6 +53,7 @@ def check(
     case never came up); 0.
     """
     from cpbcg_ref.checking import deployment, known, session
+    from cpbcg_ref.engines.targets import exact
     from cpbcg_ref.report import files, jsonreport, junit, terminal
     from cpbcg_ref.report.statistics import show_statistics
 
@@ -66,6 +67,7 @@ def check(
     options["reproduce"] = f" --config {shlex.quote(str(config))}" if config else ""
     unpinned = " --allow-unpinned" if options["allow_unpinned"] else ""
     options["reproduce"] += unpinned
+    target = exact(target, tell=note)
     with terminal.progress() as progress:
         report = dataclasses.replace(session.check(target, tell=note, progress=progress, **options), strict=strict)
     if (config or not select) and len(report.of("skip")) == len(report.results):

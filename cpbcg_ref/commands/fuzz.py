@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cpbcg_ref.commands.shared import AT_LEAST_1, FAILURES, JSON, SEED, UNPINNED, selected, show
+from cpbcg_ref.commands.shared import AT_LEAST_1, FAILURES, JSON, SEED, UNPINNED, note, selected, show
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
@@ -55,6 +55,7 @@ def fuzz(select: Sequence[str], config: Path | None, failures: Path | None, no_s
     2 an error; 130 it was interrupted before that; 3 a MUST is unwitnessed; 0.
     """
     from cpbcg_ref.checking import deployment, fuzzing, saved
+    from cpbcg_ref.engines.targets import exact
     from cpbcg_ref.report import files, jsonreport
     from cpbcg_ref.report import fuzzing as shown
 
@@ -64,6 +65,7 @@ def fuzz(select: Sequence[str], config: Path | None, failures: Path | None, no_s
     options["reproduce"] = (f" --config {shlex.quote(str(config))}" if config else "") + unpinned
     options["replay"] = (f" --failures {shlex.quote(str(failures))}" if failures else "") + unpinned
     options["folder"] = None if no_save else failures or saved.failures_folder()
+    options["target"] = exact(options["target"], tell=note)
     options |= {"ids": selected(select), "deployment": deployment.read_deployment(config) if config else None}
     watcher = shown.Watcher()
 
