@@ -248,8 +248,8 @@ Usage: cpbcg check [OPTIONS] [TARGET]
 
   Check TARGET against the invariants and say what it breaks, with a smallest case.
 
-  TARGET is reference (the default), sglang, sglang==VERSION, sglang@DIR, path/to/file.py:Class or
-  package.module:Class.
+  TARGET is reference (the default), sglang, sglang==VERSION, sglang==LATEST, sglang@DIR,
+  path/to/file.py:Class or package.module:Class.
 
   cpbcg check sglang==0.5.17 --select capacity.no-overflow
   cpbcg check sglang==0.5.23 --config server.toml
