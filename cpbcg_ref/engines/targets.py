@@ -186,7 +186,11 @@ def own_adapter(target: str) -> Any:
     if not symbol or not (is_file or is_module):
         raise TargetError(f"unknown target {target!r}: the forms are {FORMS}; NAME is one of {', '.join(ENGINES)}")
     module = load(target, where, is_file=is_file)
-    found = attempt(target, f"{symbol}()", find_symbol(target, module, symbol))
+    return declared(target, attempt(target, f"{symbol}()", find_symbol(target, module, symbol)))
+
+
+def declared(target: str, found: Any) -> Any:
+    """The object, if it has the attributes without which nothing about it can be reported."""
     for name, kind in {"name": str, "version": str, "contract": Contract}.items():
         if not isinstance(getattr(found, name, None), kind):
             raise TargetError(f"{target!r}: the object has no {name} ({kind.__name__}), see {Contract.__module__}")
