@@ -25,14 +25,15 @@ Rows = tuple[int | None, ...]  # indices of tokens in the batch, None for paddin
 class LayoutSeen:
     """One sharded batch. Every tuple has one entry per CP rank unless it is a `Raised` as a whole.
 
-    active: does the engine shard this batch. required: `required_local_tokens`, None for "eager".
+    What an engine has no method for is None. active: does the engine shard this batch. required: of every rank
+    `required_local_tokens`, None for "eager".
     logical: rows that the engine says it owns. rows / positions: physical rows after sharding, as token indices (0 to
     T - 1) and as the global positions that travelled with them. segments: (rows, keys) in local row order: `rows`
     consecutive rows whose last one sees `keys` keys. restored: what gather gives on every rank, as token indices.
     spare_rows / spare_restored: the same after the row counts were overwritten by a larger captured capacity.
     """
 
-    active: tuple[bool | Raised, ...]
+    active: tuple[bool | Raised, ...] | None = None
     required: tuple[int | Raised | None, ...] | None = None
     logical: tuple[int, ...] | Raised | None = None
     rows: tuple[Rows, ...] | Raised | None = None
@@ -47,7 +48,7 @@ class LayoutSeen:
 class BadLayoutSeen:
     """`shard`: what the sharder made of lengths it cannot shard; `active`: what the gate above it says."""
 
-    active: tuple[bool | Raised, ...]
+    active: tuple[bool | Raised, ...] | None
     rows: tuple[Rows, ...] | Raised
     required: tuple[int | Raised | None, ...]
 
@@ -144,3 +145,34 @@ class AttemptsSeen:
     """`max_prefill_bs` that the rank would report after each attempt."""
 
     max_prefill_bs: tuple[int | Raised, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph:
+    """One captured graph, told by the step that it was captured for: what it can run. None: any number.
+
+    mode: its kind where an engine has several, such as "FULL". num_requests, num_decodes, num_prefills: the most of
+    them. needs_prefill: it is not for steps of decodes alone. tokens_per_request: what every request has exactly.
+    """
+
+    num_tokens: int
+    mode: str = ""
+    num_requests: int | None = None
+    num_decodes: int | None = None
+    num_prefills: int | None = None
+    needs_prefill: bool = False
+    tokens_per_request: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.mode or 'graph'} {self.num_tokens}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DispatchSeen:
+    """captured: every graph that there is, the same on all ranks. chosen: what each rank replays, None for eager.
+    mutated: which argument changed, "" for none."""
+
+    captured: tuple[Graph, ...]
+    chosen: tuple[Graph | Raised | None, ...]
+    again: tuple[Graph | Raised | None, ...]
+    mutated: str = ""

@@ -12,7 +12,7 @@ from typing import Any
 
 from cpbcg_ref import answers, cases
 from cpbcg_ref.answers import Raised
-from cpbcg_ref.engines.contract import missing, root_of
+from cpbcg_ref.engines.contract import METHODS, missing, root_of
 
 OWN = str(Path(__file__).parent)
 
@@ -52,32 +52,49 @@ def each_rank(engine: Any, ranks: int, function: Callable[..., Any], /, *args: A
 
 def ask_layout(engine: Any, case: cases.LayoutCase) -> answers.LayoutSeen:
     batch, how = case.batch, group(case)
-    rows, restored = spare_rows, spare_restored = ask_shard(engine, batch, **how)
-    if not isinstance(rows, Raised):
-        most = max(map(len, rows)) + case.spare_rows
-        spare_rows, spare_restored = ask_shard(engine, batch, captured_rows=most, **how)
-    sharded = {"rows": rows, "restored": restored, "spare_rows": spare_rows, "spare_restored": spare_restored}
+    rows = ask_shard(engine, batch, **how)
+    sharded = {"rows": as_tokens(engine, rows), "restored": ask_gather(engine, batch, rows, **how)}
+    if not (isinstance(rows, Raised) or missing(engine, "captured-rows")):
+        captured = {"captured_rows": max(map(len, rows)) + case.spare_rows}
+        spare = ask_shard(engine, batch, **captured, **how)
+        sharded["spare_rows"] = as_tokens(engine, spare)
+        sharded["spare_restored"] = ask_gather(engine, batch, spare, **captured, **how)
     return answers.LayoutSeen(
-        active=each_rank(engine, case.cp_size, engine.is_cp_active, batch, **how),
+        active=ask_active(engine, batch, **how),
         required=ask_required(engine, batch.lengths, **how),
-        logical=freeze(answered(engine, engine.logical_rows, batch, **how)),
-        positions=freeze(answered(engine, engine.shard_positions, batch, global_positions(batch), **how)),
-        segments=freeze(answered(engine, engine.kv_segments, batch, **how)),
+        logical=ask_if_there(engine, "rows", batch, **how),
+        positions=ask_if_there(engine, "positions", batch, global_positions(batch), **how),
+        segments=ask_if_there(engine, "keys", batch, **how),
         **sharded,
     )
+
+
+def ask_if_there(engine: Any, capability: str, *args: Any, **how: Any) -> Any:
+    """What the method of this capability answers; None for an engine without it."""
+    if missing(engine, capability):
+        return None
+    return freeze(answered(engine, getattr(engine, METHODS[capability]), *args, **how))
+
+
+def ask_active(engine: Any, batch: cases.Batch, **how: Any) -> tuple[Any, ...] | None:
+    """Is CP active, on every rank; None for an engine without a gate."""
+    return None if missing(engine, "gate") else each_rank(engine, how["cp_size"], engine.is_cp_active, batch, **how)
 
 
 def group(case: cases.LayoutCase | cases.BadLayoutCase) -> dict[str, Any]:
     return {"cp_size": case.cp_size, "strategy": case.strategy}
 
 
-def ask_shard(engine: Any, batch: cases.Batch, **how: Any) -> tuple[Any, Any]:
-    """The rows, and what every rank gets back from them; the sharder's `Raised` twice if there is nothing to gather."""
-    rows = answered(engine, engine.shard, batch, payload(batch), **how)
-    tokens = as_tokens(engine, rows)
+def ask_shard(engine: Any, batch: cases.Batch, **how: Any) -> Any:
+    """The rows of every rank, with the payload in them."""
+    return answered(engine, engine.shard, batch, payload(batch), **how)
+
+
+def ask_gather(engine: Any, batch: cases.Batch, rows: Any, **how: Any) -> Any:
+    """What every rank gets back from these rows; None for an engine that gathers nothing."""
     if isinstance(rows, Raised):
-        return rows, rows
-    return tokens, as_tokens(engine, answered(engine, engine.gather, batch, rows, **how))
+        return rows
+    return None if missing(engine, "gather") else as_tokens(engine, answered(engine, engine.gather, batch, rows, **how))
 
 
 def ask_required(engine: Any, lengths: tuple[int, ...], **how: Any) -> tuple[Any, ...] | None:
@@ -90,8 +107,8 @@ def ask_required(engine: Any, lengths: tuple[int, ...], **how: Any) -> tuple[Any
 def ask_bad_layout(engine: Any, case: cases.BadLayoutCase) -> answers.BadLayoutSeen:
     batch, how = cases.Batch(lengths=case.lengths, prefixes=(0,) * len(case.lengths)), group(case)
     return answers.BadLayoutSeen(
-        active=each_rank(engine, case.cp_size, engine.is_cp_active, batch, **how),
-        rows=as_tokens(engine, answered(engine, engine.shard, batch, payload(batch), **how)),
+        active=ask_active(engine, batch, **how),
+        rows=as_tokens(engine, ask_shard(engine, batch, **how)),
         required=ask_required(engine, case.lengths, **how) or (),
     )
 
@@ -165,6 +182,25 @@ def ask_votes(engine: Any, case: cases.VotesCase) -> answers.VotesSeen:
     return answers.VotesSeen(prefillable=tuple(engine.votes(case.mid_chunk, case.waiting)))
 
 
+def ask_dispatch(engine: Any, case: cases.DispatchCase) -> answers.DispatchSeen:
+    started = answered(engine, engine.start_dispatcher, case)
+    if isinstance(started, Raised):
+        raise CaptureFailed(str(started))
+    named = {name: names for name in ("allowed", "excluded") if (names := getattr(case, name))}
+
+    def modes() -> dict[str, Any]:
+        return {name: started.modes(names, eager=name == "allowed") for name, names in named.items()}
+
+    def once() -> tuple[tuple[Any, ...], str]:
+        given, before = modes(), modes()
+        chosen = tuple(started.dispatch(**given))
+        return chosen, next((name for name in given if given[name] != before[name]), "")
+
+    (chosen, mutated), (again, _) = once(), once()
+    captured = tuple(started.captured())
+    return answers.DispatchSeen(captured=captured, chosen=chosen, again=again, mutated=mutated)
+
+
 def payload(batch: cases.Batch) -> list[int]:
     """One number per token, from 1: 0 is no token."""
     return list(range(1, batch.num_tokens + 1))
@@ -212,5 +248,6 @@ FAMILIES = {
     "select": Family("selection", cases.SelectCase, ask_select, 400),
     "select-pair": Family("selection", cases.SelectPairCase, ask_select_pair, 200),
     "votes": Family("votes", cases.VotesCase, ask_votes, 50),
+    "dispatch": Family("dispatch", cases.DispatchCase, ask_dispatch, 300),
     "data": Family("data", cases.ReplayCase, ask_replay, 50),
 }

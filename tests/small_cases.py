@@ -32,7 +32,7 @@ def layout_cases(size, contract, *, shards=False):
     strategies = ("zigzag",) if shards else contract.strategies
     every = batches(size, prefixes=not shards, orders=not shards)
     for batch, cp_size, strategy in product(every, RANKS, strategies):
-        if shardable(batch.lengths, cp_size, strategy, min_length=contract.min_length, divides=contract.divides):
+        if shardable(batch.lengths, cp_size, strategy, **contract.sharding):
             for spare in (0, 1, contract.aligned(1, cp_size=cp_size, strategy=strategy)):
                 yield cases.LayoutCase(cp_size=cp_size, batch=batch, strategy=strategy, spare_rows=spare)
 
@@ -42,7 +42,7 @@ def bad_layout_cases(size, contract):
         for lengths in parts(size - requests, requests, least=0):
             for signs in product((1, -1), repeat=requests):
                 signed = tuple(sign * length for sign, length in zip(signs, lengths, strict=True))
-                if not shardable(signed, cp_size, strategy, min_length=contract.min_length, divides=contract.divides):
+                if not shardable(signed, cp_size, strategy, **contract.sharding):
                     yield cases.BadLayoutCase(cp_size=cp_size, lengths=signed, strategy=strategy)
 
 

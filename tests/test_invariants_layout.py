@@ -7,6 +7,7 @@ from toys import Toy, judged
 
 from cpbcg_ref.answers import BadLayoutSeen, LayoutSeen, Raised
 from cpbcg_ref.cases import BadLayoutCase, Batch, LayoutCase
+from cpbcg_ref.checking.run import Checker
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.invariants import REGISTRY
 
@@ -43,8 +44,9 @@ GATHERING = Raised("RuntimeError", "split sizes sum to 9, input has 8 rows", "zi
 OF_ACTIVE_BATCHES = [id for id, one in REGISTRY.items() if one.parts[0].family == "layout"]
 
 
-def verdict(id, case, seen, contract=PLAIN, part=0):
-    return REGISTRY[id].parts[part].check(case, seen, contract)
+def verdict(id, case, seen, contract=PLAIN):
+    """Of the first part that is violated."""
+    return next(filter(None, (part.check(case, seen, contract) for part in REGISTRY[id].parts)), None)
 
 
 @pytest.mark.parametrize("id", OF_ACTIVE_BATCHES)
@@ -64,7 +66,12 @@ WRONG = [
     (
         "layout.conserves",
         {"logical": (4, 5)},
-        "rank 0 counts 4 rows, its blocks sum to 5, its shard holds 5 tokens",
+        "rank 0 counts 4 rows, its shard holds 5 tokens",
+    ),
+    (
+        "layout.conserves",
+        {"segments": (((2, 2), (1, 4), (1, 5)), RIGHT.segments[1])},
+        "rank 0: blocks sum to 4 rows, its shard holds 5 tokens",
     ),
     (
         "layout.conserves",
@@ -141,20 +148,20 @@ def test_one_wrong_answer_is_told_with_its_numbers(id, change, sentence):
 
 
 NEEDS = {
-    "layout.bijection": "rows",
-    "layout.conserves": "logical",
-    "layout.roundtrip": "restored",
-    "layout.companions": "positions",
-    "layout.causal": "segments",
-    "layout.nonempty": "rows",
-    "layout.balance": "rows",
-    "capacity.required": "required",
+    "layout.bijection": ("rows",),
+    "layout.conserves": ("rows", "logical", "segments"),
+    "layout.roundtrip": ("rows", "restored", "spare_rows", "spare_restored"),
+    "layout.companions": ("rows", "positions"),
+    "layout.causal": ("rows", "segments"),
+    "layout.nonempty": ("rows", "active"),
+    "layout.balance": ("rows",),
+    "capacity.required": ("rows", "required"),
 }
 
 
-@pytest.mark.parametrize("id", OF_ACTIVE_BATCHES)
-def test_an_exception_where_an_answer_is_due_is_a_violation(id):
-    sentence = verdict(id, ZIGZAG, replace(RIGHT, **{NEEDS[id]: GATHERING}))
+@pytest.mark.parametrize(("id", "answer"), [(id, answer) for id in OF_ACTIVE_BATCHES for answer in NEEDS[id]])
+def test_an_exception_where_an_answer_is_due_is_a_violation(id, answer):
+    sentence = verdict(id, ZIGZAG, replace(RIGHT, **{answer: GATHERING}))
     assert sentence.endswith("raised RuntimeError: split sizes sum to 9, input has 8 rows")
 
 
@@ -198,9 +205,53 @@ def test_no_required_rows_are_right_only_where_there_are_no_graphs(contract, hol
     assert (sentence is None) == holds
 
 
-def test_required_rows_are_asked_only_of_engines_with_capacity():
-    parts = (REGISTRY["capacity.required"].parts[0], REGISTRY["layout.bad-input"].parts[1])
-    assert [part.needs for part in parts] == [("capacity",)] * 2
+def test_what_only_some_engines_can_be_asked_is_a_part_of_its_own():
+    needs = {id: [part.needs for part in REGISTRY[id].parts] for id in (*OF_ACTIVE_BATCHES, "layout.bad-input")}
+    assert needs == {
+        "layout.bijection": [()],
+        "layout.conserves": [(), ("rows",), ("keys",)],
+        "layout.roundtrip": [("gather",), ("gather", "captured-rows")],
+        "layout.companions": [("positions",)],
+        "layout.causal": [("keys",)],
+        "layout.nonempty": [("gate",)],
+        "layout.balance": [()],
+        "capacity.required": [("capacity",)],
+        "layout.bad-input": [(), ("capacity",), ("gate",)],
+    }
+
+
+class ShardsOnly:
+    """What every sharder has and nothing else: padding inside the requests, both blocks of a request side by side."""
+
+    name, version, roots = "shards only", "1", (__file__,)
+    contract = Contract(min_length=0, blocks="ceil", cached_prefixes=False)
+
+    def shard(self, batch, payload, *, cp_size, strategy):
+        ranks = [[] for _ in range(cp_size)]
+        for length in batch.lengths:
+            mine, payload = payload[:length], payload[length:]
+            size = -(-length // (2 * cp_size))
+            mine += [0] * (2 * cp_size * size - length)
+            blocks = [mine[i * size : (i + 1) * size] for i in range(2 * cp_size)]
+            for rank, rows in enumerate(ranks):
+                rows += blocks[rank] + blocks[-1 - rank]
+        return ranks
+
+
+def test_an_engine_that_only_shards_is_judged_by_what_it_has_and_the_rest_says_why_not():
+    checker = Checker(engine=ShardsOnly(), target="it", profile="dev")
+    found = {id: checker.check(id) for id in (*OF_ACTIVE_BATCHES, "layout.bad-input")}
+    assert {id: (one.outcome, one.message) for id, one in found.items()} == {
+        "layout.bijection": ("pass", ""),
+        "layout.conserves": ("pass", "asked in part only: the adapter has no logical_rows"),
+        "layout.roundtrip": ("skip", "the adapter has no gather"),
+        "layout.companions": ("skip", "the adapter has no shard_positions"),
+        "layout.causal": ("skip", "the adapter has no kv_segments"),
+        "layout.nonempty": ("skip", "the adapter has no is_cp_active"),
+        "layout.balance": ("skip", "the engine declares no balanced zigzag blocks"),
+        "capacity.required": ("skip", "the adapter has no required_local_tokens"),
+        "layout.bad-input": ("fail", "a negative length was sharded without an error (lengths -1, cp 2)"),
+    }
 
 
 REFUSED = Raised("ValueError", "too short", "zigzag.py:3")
@@ -244,7 +295,7 @@ def test_what_cannot_be_sharded_is_refused_or_kept_whole(lengths, seen, sentence
 )
 def test_required_rows_of_a_negative_length_are_refused(lengths, required, sentence):
     seen = BadLayoutSeen(active=INACTIVE, rows=REFUSED, required=required)
-    assert verdict("layout.bad-input", BadLayoutCase(cp_size=2, lengths=lengths), seen, part=1) == sentence
+    assert verdict("layout.bad-input", BadLayoutCase(cp_size=2, lengths=lengths), seen) == sentence
 
 
 class LosesTheLastToken(Toy):
@@ -262,6 +313,16 @@ class CountsPaddedRows(Toy):
 class GathersRankMajor(Toy):
     def gather(self, batch, rows, **how):
         return [[value for local in rows for value in local if value]] * how["cp_size"]
+
+
+class AttendsNotToTheLastRow(Toy):
+    def kv_segments(self, batch, **how):
+        return [segments[:-1] for segments in super().kv_segments(batch, **how)]
+
+
+class ForgetsCapturedRows(Toy):
+    def shard(self, batch, payload, *, captured_rows=None, **how):
+        return super().shard(batch, payload, **how)
 
 
 class NumbersRowsLocally(Toy):
@@ -310,17 +371,21 @@ def batch(*lengths, prefix=0):
     return Batch(lengths=lengths, prefixes=(prefix, *(0 for _ in lengths[1:])))
 
 
-ACTIVE, SHORT = LayoutCase(cp_size=2, batch=batch(5, 9)), LayoutCase(cp_size=8, batch=batch(5, prefix=1000))
+ACTIVE = LayoutCase(cp_size=2, batch=batch(5, 9), spare_rows=1)
+SHORT = LayoutCase(cp_size=8, batch=batch(5, prefix=1000))
 REJECTED = [
     ("layout.bijection", LosesTheLastToken, ACTIVE, 0),
-    ("layout.conserves", CountsPaddedRows, ACTIVE, 0),
+    ("layout.conserves", CountsPaddedRows, ACTIVE, 1),
+    ("layout.conserves", AttendsNotToTheLastRow, ACTIVE, 2),
     ("layout.roundtrip", GathersRankMajor, ACTIVE, 0),
+    ("layout.roundtrip", ForgetsCapturedRows, ACTIVE, 1),
     ("layout.companions", NumbersRowsLocally, ACTIVE, 0),
     ("layout.causal", PermutesQueriesNotLengths, ACTIVE, 0),
     ("layout.nonempty", ActiveOnPromptLength, SHORT, 0),
     ("layout.balance", SplitsContiguously, ACTIVE, 0),
     ("layout.bad-input", DropsShortRequests, BadLayoutCase(cp_size=2, lengths=(9, 3)), 0),
     ("layout.bad-input", CountsAnything, BadLayoutCase(cp_size=2, lengths=(-4,)), 1),
+    ("layout.bad-input", ActiveOnPromptLength, BadLayoutCase(cp_size=2, lengths=(9, 3)), 2),
     ("capacity.required", RoundsOneRequest, LayoutCase(cp_size=4, batch=batch(9, 9, 9)), 0),
 ]
 
@@ -334,6 +399,7 @@ def test_an_engine_with_one_thing_wrong_is_rejected_and_the_correct_one_is_not(i
 
 def test_a_long_batch_still_fits_on_a_line():
     case = replace(ZIGZAG, batch=Batch(lengths=(2049,) * 64, prefixes=(0,) * 64))
-    sentence = verdict("layout.conserves", case, replace(RIGHT, logical=(70000, 70000)))
+    counts = REGISTRY["layout.conserves"].parts[1]
+    sentence = counts.check(case, replace(RIGHT, logical=(70000, 70000)), PLAIN)
     assert len(sentence) < 100
     assert sentence.startswith("rows per rank [70000, 70000] sum to 140000")

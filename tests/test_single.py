@@ -44,7 +44,7 @@ def test_a_case_that_the_engine_gets_right_is_no_violation_and_its_answers_are_t
 
 
 def test_each_part_that_asks_this_kind_of_case_is_judged():
-    """layout.bad-input asks the sharder and, where there is one, the leaf."""
+    """layout.bad-input asks the sharder and, where they are there, the leaf and the gate."""
 
     class Lenient(Toy):
         roots = (__file__,)
@@ -56,7 +56,7 @@ def test_each_part_that_asks_this_kind_of_case_is_judged():
             return 8
 
     case = BadLayoutCase(cp_size=4, lengths=(9, -1))
-    assert len(REGISTRY["layout.bad-input"].parts) == 2
+    assert len(REGISTRY["layout.bad-input"].parts) == 3
     assert violation(Lenient(), "layout.bad-input", case).startswith("leaf required_local_tokens answers 8")
 
 

@@ -5,6 +5,7 @@ import inspect
 import pytest
 
 from cpbcg_ref.checking.smoke import smoke
+from cpbcg_ref.engines.contract import METHODS
 from cpbcg_ref.engines.reference import Reference
 
 
@@ -19,10 +20,7 @@ def broken(**members):
 
 def test_the_reference_is_ok_in_everything_it_offers():
     states = {line.asked: line.state for line in smoke(Reference())}
-    assert states.pop("data") in ("ok", "not offered")
-    assert states == dict.fromkeys(
-        ["attributes", "layout", "capacity", "selection", "replay", "negotiation", "attempts", "votes"], "ok"
-    )
+    assert states == dict.fromkeys(["attributes", *METHODS], "ok") | {"data": "not offered"}
 
 
 @pytest.mark.parametrize(
@@ -30,7 +28,7 @@ def test_the_reference_is_ok_in_everything_it_offers():
     [
         ({"roots": ()}, "roots must be a non-empty tuple of paths, it is (): without it no exception is the engine's"),
         ({"roots": ("/no/such/folder",)}, "root '/no/such/folder' does not exist"),
-        ({"unavailable": {"layuot": "x"}}, "unavailable names layuot, the capabilities are layout, capacity"),
+        ({"unavailable": {"layuot": "x"}}, "unavailable names layuot, the capabilities are layout, gate"),
     ],
 )
 def test_a_broken_attribute_ends_it(members, sentence):
@@ -39,10 +37,10 @@ def test_a_broken_attribute_ends_it(members, sentence):
     assert sentence in only[0].text
 
 
-def test_a_missing_method_is_named():
-    found = line(broken(gather=None), "layout")
-    assert found.state == "broken"
-    assert found.text.endswith("the adapter lacks gather")
+def test_a_missing_method_is_named_and_the_others_are_asked():
+    one = broken(logical_rows=None)
+    assert line(one, "rows") == ("not offered", "rows", "the adapter has no logical_rows")
+    assert {entry.state for entry in smoke(one) if entry.asked not in ("rows", "data")} == {"ok"}
 
 
 def test_what_the_engine_declares_unavailable_is_not_offered_with_its_reason():
@@ -83,16 +81,16 @@ SHARD = Reference.shard
             "calling it or reading its answer raised TypeError: unsupported",
         ),
         (
-            "layout",
+            "gate",
             {"is_cp_active": lambda self, *a, **o: 1},
             "is_cp_active answers (1, 1): it must look like (True, True)",
         ),
         (
-            "layout",
+            "keys",
             {"kv_segments": lambda self, *a, **o: [[4, 8], [4, 8]]},
             "kv_segments answers ((4, 8), (4, 8)): it must look like (((2, 2), (2, 8)), ((2, 4), (2, 6)))",
         ),
-        ("layout", {"logical_rows": lambda self, *a: [4, 4]}, "calling it or reading its answer raised TypeError: "),
+        ("rows", {"logical_rows": lambda self, *a: [4, 4]}, "calling it or reading its answer raised TypeError: "),
         (
             "capacity",
             {"required_local_tokens": lambda self, *a, **o: "4"},

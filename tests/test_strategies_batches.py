@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cpbcg_ref.cases import Batch, Deployment, ReplayCase, Server
 from cpbcg_ref.checking import generators
 from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.oracles.tokens import shardable
 from cpbcg_ref.strategies import (
     bad_layout_cases,
     capture_cases,
@@ -279,6 +280,16 @@ def test_a_deployment_pins_its_server(family):
         assert getattr(pinned, "cp_size", 4) == 4
         assert getattr(pinned, "strategy", "zigzag") == "zigzag"
         assert getattr(pinned, "capture_num_tokens", (5, 2048, 4096)) == (5, 2048, 4096)
+
+
+def test_an_engine_of_one_sequence_without_a_cache_gets_one_request_and_no_cached_tokens():
+    alone = Contract(max_requests=1, cached_prefixes=False, divides=2)
+    for case in examples(layout_cases(alone)):
+        assert len(case.batch.lengths) == 1
+        assert not any(case.batch.prefixes)
+    bad = examples(bad_layout_cases(alone))
+    assert {len(case.lengths) for case in bad} == {0, 1}
+    assert not [case for case in bad if shardable(case.lengths, case.cp_size, "zigzag", **alone.sharding)]
 
 
 @pytest.mark.parametrize("family", ["layout", "bad-layout"])

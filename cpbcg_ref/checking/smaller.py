@@ -13,11 +13,13 @@ from cpbcg_ref.cases import (
     BadLayoutCase,
     Batch,
     CaptureCase,
+    DispatchCase,
     LastPassCase,
     LayoutCase,
     PassesCase,
     ReplayCase,
     SelectCase,
+    Step,
 )
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.oracles.tokens import shardable
@@ -75,20 +77,18 @@ def on_fewer_ranks(batch: Batch, cp_size: int, contract: Contract) -> Iterator[t
 
 
 def layouts(case: LayoutCase, contract: Contract) -> Iterator[LayoutCase]:
-    needs = {"min_length": contract.min_length, "divides": contract.divides}
     for ranks, batch in on_fewer_ranks(case.batch, case.cp_size, contract):
-        if shardable(batch.lengths, ranks, case.strategy, **needs):
+        if shardable(batch.lengths, ranks, case.strategy, **contract.sharding):
             yield replace(case, batch=batch, cp_size=ranks)
     for strategy in dict.fromkeys((case.strategy, *contract.strategies)):
         for batch in smaller_batches(case.batch, 2 * case.cp_size):
-            if shardable(batch.lengths, case.cp_size, strategy, **needs):
+            if shardable(batch.lengths, case.cp_size, strategy, **contract.sharding):
                 yield replace(case, batch=batch, strategy=strategy)
 
 
 def bad_layouts(case: BadLayoutCase, contract: Contract) -> Iterator[BadLayoutCase]:
-    needs = {"min_length": contract.min_length, "divides": contract.divides}
     for lengths in without(case.lengths):
-        if not shardable(lengths, case.cp_size, case.strategy, **needs):
+        if not shardable(lengths, case.cp_size, case.strategy, **contract.sharding):
             yield replace(case, lengths=lengths)
 
 
@@ -140,6 +140,31 @@ def selections(case: SelectCase, contract: Contract) -> Iterator[SelectCase]:
         yield replace(case, capture_num_tokens=ladder, bucket_local_tokens=known)
 
 
+def dispatches(case: DispatchCase, contract: Contract) -> Iterator[DispatchCase]:
+    """Without one rank or bucket, or with less to do on one rank."""
+    for ranks in without(case.ranks):
+        yield replace(case, ranks=ranks)
+    for ladder in without(case.capture_num_tokens):
+        if ladder[-1] == case.capture_num_tokens[-1]:
+            yield replace(case, capture_num_tokens=ladder)
+    for i, step in enumerate(case.ranks):
+        for less in smaller_steps(step):
+            yield replace(case, ranks=(*case.ranks[:i], less, *case.ranks[i + 1 :]))
+
+
+def smaller_steps(step: Step) -> Iterator[Step]:
+    for decodes in lower(step.decodes, 1):
+        if decodes or step.prefills:
+            yield replace(step, decodes=decodes)
+    for prefills in (*without(step.prefills), ()):
+        if step.prefills and (prefills or step.decodes):
+            yield replace(step, prefills=prefills)
+    for i, length in enumerate(step.prefills):
+        for shorter in lower(length, 1):
+            if shorter:
+                yield replace(step, prefills=(*step.prefills[:i], shorter, *step.prefills[i + 1 :]))
+
+
 def captures(case: CaptureCase, contract: Contract) -> Iterator[CaptureCase]:
     for ladder in without(case.server.capture_num_tokens):
         yield replace(case, server=replace(case.server, capture_num_tokens=ladder))
@@ -179,6 +204,7 @@ MAKERS: dict[type, Any] = {
     ReplayCase: replays,
     SelectCase: selections,
     CaptureCase: captures,
+    DispatchCase: dispatches,
     PassesCase: of_fewer_ranks,
     LastPassCase: of_fewer_ranks,
 }

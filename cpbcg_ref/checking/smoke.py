@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from cpbcg_ref import asking, cases
 from cpbcg_ref.answers import Raised
-from cpbcg_ref.engines.contract import METHODS, lacking, missing
+from cpbcg_ref.engines.contract import METHODS, missing
 from cpbcg_ref.engines.reference import Reference
 
 BATCH = cases.Batch(lengths=(8,), prefixes=(0,))
@@ -20,8 +20,6 @@ CONFIG = cases.DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests
 PASSES = cases.PassesCase(config=CONFIG, passes=((cases.RankReport(prefillable=True),) * 2,))
 ATTEMPTS = cases.AttemptsCase(attempts=(cases.Attempt(admitted=3),))
 VOTES = cases.VotesCase(mid_chunk=(False, False), waiting=(1, 0))
-LAYOUT = {"is_cp_active": "active", "logical_rows": "logical", "shard": "rows", "shard_positions": "positions"}
-LAYOUT |= {"kv_segments": "segments", "gather": "restored"}
 REPLAY = {"is_cp_active": "active", "can_run_graph": "admitted", "select": "bucket", "load_batch": "loaded"}
 MAY_BE_NONE = ("required_local_tokens", "select_replay_bucket", "select", "load_batch", "shard", "gather")
 
@@ -53,11 +51,8 @@ def wrong_attribute(engine: Any) -> str | None:
 
 
 def capability(engine: Any, name: str) -> Line:
-    reason, absent = missing(engine, name), lacking(engine, name)
-    if reason and (name in getattr(engine, "unavailable", {}) or absent == list(METHODS[name])):
+    if reason := missing(engine, name):
         return Line("not offered", name, reason)
-    if absent:
-        return Line("broken", name, f"{name} needs {', '.join(METHODS[name])}: the adapter lacks {', '.join(absent)}")
     try:
         problems = misfits(engine, name)
     except Exception as error:  # whatever came out of the adapter is what we look for
@@ -77,12 +72,20 @@ def misfits(engine: Any, name: str) -> list[str]:
 
 def ask(engine: Any, name: str, strategy: str) -> dict[str, Any]:
     """The answers to one small question, by method."""
+    how: dict[str, Any] = {"cp_size": 2, "strategy": strategy}
     match name:
-        case "layout":
-            seen = asking.ask_layout(engine, cases.LayoutCase(cp_size=2, batch=BATCH, strategy=strategy))
-            return {method: getattr(seen, field) for method, field in LAYOUT.items()}
+        case "gate":
+            return {"is_cp_active": asking.ask_active(engine, BATCH, **how)}
+        case "rows" | "keys" | "positions":
+            given = (asking.global_positions(BATCH),) if name == "positions" else ()
+            return {METHODS[name]: asking.ask_if_there(engine, name, BATCH, *given, **how)}
+        case "layout" | "gather" | "captured-rows":
+            how |= {"captured_rows": 8} if name == "captured-rows" else {}
+            rows = asking.ask_shard(engine, BATCH, **how)
+            sharded = {"shard": asking.as_tokens(engine, rows)}
+            return sharded if name == "layout" else {"gather": asking.ask_gather(engine, BATCH, rows, **how)}
         case "capacity":
-            return {"required_local_tokens": asking.ask_required(engine, (8,), cp_size=2, strategy=strategy)}
+            return {"required_local_tokens": asking.ask_required(engine, (8,), **how)}
         case "selection":
             return {"select_replay_bucket": asking.ask_select(engine, SELECT).answer}
         case "replay":

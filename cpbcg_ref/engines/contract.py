@@ -10,18 +10,27 @@ Optional attribute:
                      methods
 
 Capabilities and their methods (payloads, positions and lengths are lists of int; `batch` is a `cases.Batch`; every
-method that takes `cp_rank` answers for that one rank and may raise; the others answer for all ranks at once):
+method that takes `cp_rank` answers for that one rank and may raise; the others answer for all ranks at once). What an
+engine lacks is skipped with that reason; only `layout` is needed by all of `layout.*`:
 
 layout
-    is_cp_active(batch, *, cp_size, strategy, cp_rank) -> bool
+    shard(batch, payload, *, cp_size, strategy) -> list[list[int]]
+        shard one int per token the way hidden states move; physical rows of every rank, padding where and as the engine
+        makes it (declare its value in `Contract.padding_value`)
+gate
+    is_cp_active(batch, *, cp_size, strategy, cp_rank) -> bool                  is this batch sharded at all
+rows
     logical_rows(batch, *, cp_size, strategy) -> list[int]                      rows that each rank owns
-    shard(batch, payload, *, cp_size, strategy, captured_rows=None) -> list[list[int]]
-        shard one int per token the way hidden states move; physical rows of every rank, padding as the engine makes it
-        (declare its value in `Contract.padding_value`); `captured_rows` overwrites the row counts as a graph does
-    shard_positions(batch, positions, *, cp_size, strategy, captured_rows=None) -> list[list[int]]
-    gather(batch, rows, *, cp_size, strategy, captured_rows=None) -> list[list[int]]   what every rank gets back
+positions
+    shard_positions(batch, positions, *, cp_size, strategy) -> list[list[int]]  sharded as everything else per token
+gather
+    gather(batch, rows, *, cp_size, strategy) -> list[list[int]]                what every rank gets back
+keys
     kv_segments(batch, *, cp_size, strategy) -> list[list[tuple[int, int]]]
         per rank, in local row order: (rows, keys), where the last of `rows` consecutive rows sees `keys` keys
+captured-rows
+    shard and gather take `captured_rows`, which overwrites the row counts as a graph does; an engine whose methods do
+    not take it says so in `unavailable`
 capacity
     required_local_tokens(lengths, *, cp_size, strategy, cp_rank) -> int | None    aligned rows; lengths may be None
 selection
@@ -42,6 +51,13 @@ attempts
 votes
     votes(mid_chunk, waiting) -> list[bool]    the vote of each rank: is it prefillable
 
+dispatch
+    start_dispatcher(case) -> an object that is set up, with its graphs captured, as a `cases.DispatchCase` says, with
+        captured() -> list[answers.Graph]
+        modes(names, *, eager) -> set              the engine's own values for these modes; if a caller can choose
+        dispatch(*, allowed=None, excluded=None) -> list[Graph | None | Raised], one per rank: the step of the case
+            with what `modes` made where the case names some, handed on uncopied, so that a mutation is seen
+
 A class with `batch.lengths_known` False must tell the engine None for the lengths.
 """
 
@@ -50,10 +66,27 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-LAYOUT = ("is_cp_active", "logical_rows", "shard", "shard_positions", "gather", "kv_segments")
-METHODS: dict[str, tuple[str, ...]] = {"layout": LAYOUT, "capacity": ("required_local_tokens",)}
-METHODS |= {"selection": ("select_replay_bucket",), "replay": ("start",), "negotiation": ("start_delayers",)}
-METHODS |= {"attempts": ("start_attempts",), "votes": ("votes",), "data": ("replay_data",)}
+METHODS = {"layout": "shard", "gate": "is_cp_active", "rows": "logical_rows", "positions": "shard_positions"}
+METHODS |= {"gather": "gather", "keys": "kv_segments", "captured-rows": "gather", "capacity": "required_local_tokens"}
+METHODS |= {"selection": "select_replay_bucket", "replay": "start", "negotiation": "start_delayers"}
+METHODS |= {"attempts": "start_attempts", "votes": "votes", "data": "replay_data"}
+METHODS |= {"dispatch": "start_dispatcher"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dispatcher:
+    """One way in which the choice of a graph for a step is set up.
+
+    modes: kinds of graphs, what saves most first; "" where there is one kind. choosable: can a caller rule modes out.
+    tokens_per_decode: what a decode can have. multiples: every bucket is a multiple of those. even: the engine makes
+    its own ladder, of as many buckets as are asked for, evenly up to `max_requests` tokens.
+    """
+
+    modes: tuple[str, ...] = ("",)
+    choosable: bool = False
+    tokens_per_decode: tuple[int, ...] = (1,)
+    multiples: bool = False
+    even: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +98,9 @@ class Contract:
     length must be a multiple of divides * cp_size (0: any length). min_length: shortest request that zigzag can shard,
     in units of cp_size. alignment: rows are padded to a multiple of alignment[strategy] * cp_size when cp_size > 1.
     ladder: captured buckets are the asked ones rounded up to a multiple of ladder * cp_size (0: as asked).
-    min_replay_bucket: does it offer the opt-in floor. padding_value: what `shard` puts in padding rows of the payload,
-    which stand at the end of each rank's rows.
+    min_replay_bucket: does it offer the opt-in floor. padding_value: what `shard` puts in padding rows of the payload.
+    max_requests: most requests of a batch that it shards (0: any number). cached_prefixes: can a request have tokens in
+    the KV cache already. dispatchers: the ways in which the choice of a graph for a step can be set up, by name.
     """
 
     strategies: tuple[str, ...] = ("zigzag",)
@@ -79,6 +113,14 @@ class Contract:
     ladder: int = 0
     min_replay_bucket: bool = False
     padding_value: int = 0
+    max_requests: int = 0
+    cached_prefixes: bool = True
+    dispatchers: Mapping[str, Dispatcher] = field(default_factory=dict)
+
+    @property
+    def sharding(self) -> dict[str, int]:
+        """What decides whether a batch can be sharded, as `oracles.tokens.shardable` takes it."""
+        return {"min_length": self.min_length, "divides": self.divides, "max_requests": self.max_requests}
 
     def aligned(self, rows: int, *, cp_size: int, strategy: str) -> int:
         """Round rows up to this engine's alignment."""
@@ -86,16 +128,11 @@ class Contract:
         return -(-rows // unit) * unit
 
 
-def lacking(engine: object, capability: str) -> list[str]:
-    """The methods of a capability that the adapter does not have."""
-    return [name for name in METHODS[capability] if not callable(getattr(engine, name, None))]
-
-
 def missing(engine: object, capability: str) -> str | None:
     """Why the engine cannot be asked about a capability, or None if it can."""
     declared: str | None = getattr(engine, "unavailable", {}).get(capability)
-    absent = lacking(engine, capability)
-    return declared or (f"the adapter has no {', '.join(absent)}" if absent else None)
+    absent = not callable(getattr(engine, METHODS[capability], None))
+    return declared or (f"the adapter has no {METHODS[capability]}" if absent else None)
 
 
 @cache

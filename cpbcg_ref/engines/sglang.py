@@ -16,6 +16,7 @@ from cpbcg_ref.engines.sglang_runner import Started, provide_stubs
 from cpbcg_ref.errors import TargetError
 
 ROUNDS = "get_prefill_num_tokens_to_capture"  # where it is there, buckets are rounded up to a multiple of the CP size
+LAYOUT = ("layout", "gate", "rows", "positions", "gather", "keys")
 NO_GRAPHS = "this release has no CUDA graphs for context-parallel prefill (layers/cp/bcg)"
 NO_SELECTOR = "this release has no PrefillCPBCGInput.{}: it picks a bucket by its number of tokens alone"
 NO_DATA = "the body of the model is a stub here: python -m gpu_conformance replays data in its buckets"
@@ -38,8 +39,8 @@ class SGLang:
         self.process = process = Process(self.root)
         provide_stubs(process)
         self.capacity = capacity = Capacity(process)
-        for capability, part in {"layout": Layout(process), "capacity": capacity, "selection": capacity}.items():
-            vars(self).update({name: getattr(part, name) for name in METHODS[capability]})
+        for part, names in {Layout(process): LAYOUT, capacity: ("capacity", "selection")}.items():
+            vars(self).update({METHODS[name]: getattr(part, METHODS[name]) for name in names})
         self.start = partial(Started, process, capacity)
         self.start_delayers, self.start_attempts = partial(Delayers, self.root), partial(Attempts, self.root)
         self.contract, self.unavailable = self._contract(), self._unavailable()

@@ -48,7 +48,7 @@ def number(chosen: int | Raised | None) -> str:
 
 def shards(lengths: tuple[int, ...], cp_size: int, strategy: str, contract: Contract) -> bool:
     """Is CP active for these lengths."""
-    return shardable(lengths, cp_size, strategy, min_length=contract.min_length, divides=contract.divides)
+    return shardable(lengths, cp_size, strategy, **contract.sharding)
 
 
 def padded(rows: int, cp_size: int, strategy: str, contract: Contract) -> int:

@@ -37,18 +37,21 @@ def reads(**answers: str) -> Callable[[Judge], Judge]:
 
 
 rows_and = partial(reads, rows="sharding")
-counted = rows_and(logical="row counts", segments="kv segments")
-gathered = rows_and(restored="gathering", spare_rows="sharding to captured rows", spare_restored="gathering those")
+gathered = rows_and(restored="gathering")
+gathered_spare = rows_and(spare_rows="sharding to captured rows", spare_restored="gathering those")
 moved = rows_and(positions="sharding positions")
+attended = rows_and(segments="kv segments")
 answered = rows_and(required="required rows")
 layout = partial(invariant, family="layout", each=rows_and())
 bad_layout = partial(invariant, family="bad-layout", each=reads())
 
 
+@only_if(lambda contract: contract.max_requests != 1)
 def several_requests(case: LayoutCase, seen: LayoutSeen) -> bool:
     return len(case.batch.lengths) > 1
 
 
+@only_if(lambda contract: contract.cached_prefixes)
 def a_prefix(case: LayoutCase, seen: LayoutSeen) -> bool:
     return any(case.batch.prefixes)
 
@@ -65,7 +68,7 @@ def a_length_of_even_blocks(case: LayoutCase, seen: LayoutSeen) -> bool:
     return case.strategy == "zigzag" and any(length % (2 * case.cp_size) == 0 for length in case.batch.lengths)
 
 
-@only_if(lambda contract: "zigzag" in contract.strategies and not contract.divides)
+@only_if(lambda contract: "zigzag" in contract.strategies and not contract.divides and contract.max_requests != 1)
 def remainders_pile_up(case: LayoutCase, seen: LayoutSeen) -> bool:
     """Remainders of several requests: more rows than one request with as many tokens."""
     both = (case.batch.lengths, (case.batch.num_tokens,))
@@ -80,6 +83,7 @@ def a_remainder_above_cp(case: LayoutCase, seen: LayoutSeen) -> bool:
     return case.strategy == "zigzag" and any(length % (2 * n) > n for length in case.batch.lengths)
 
 
+@only_if(lambda contract: contract.min_length > 0)
 def a_length_below_cp(case: BadLayoutCase, seen: BadLayoutSeen) -> bool:
     return 0 < min(case.lengths, default=0) < case.cp_size
 
@@ -118,15 +122,9 @@ def bijection(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     return misowned(seen.rows, case.batch.num_tokens)
 
 
-@layout("layout.conserves", several_requests, a_remainder_above_cp, each=counted, sources="31833")
+@layout("layout.conserves", several_requests, a_remainder_above_cp, sources="31833")
 def conserves(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Block sizes of a request sum to its length; per-rank rows sum to the tokens of the batch."""
-    if (total := sum(seen.logical)) != case.batch.num_tokens:
-        yield f"rows per rank {list(seen.logical)} sum to {total}, the batch has {case.batch.num_tokens} tokens"
-    for rank, count in enumerate(seen.logical):
-        blocks, tokens = sum(rows for rows, _ in seen.segments[rank]), len(live(seen.rows[rank]))
-        if not count == blocks == tokens:
-            yield f"rank {rank} counts {count} rows, its blocks sum to {blocks}, its shard holds {tokens} tokens"
     owner = owners(case)
     made = Counter(owner[token][0] for local in seen.rows for token in local if token in owner)
     for request, length in enumerate(case.batch.lengths):
@@ -134,23 +132,55 @@ def conserves(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
             yield f"blocks of request {request} sum to {made[request]}, its length is {length}"
 
 
-@layout("layout.roundtrip", spare_rows, each=gathered, sources="27343")
+@layout(
+    "layout.conserves", several_requests, a_remainder_above_cp, each=rows_and(logical="row counts"), needs=("rows",)
+)
+def counts_conserve(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
+    if (total := sum(seen.logical)) != case.batch.num_tokens:
+        yield f"rows per rank {list(seen.logical)} sum to {total}, the batch has {case.batch.num_tokens} tokens"
+    for rank, (count, rows) in enumerate(zip(seen.logical, seen.rows, strict=True)):
+        if count != len(live(rows)):
+            yield f"rank {rank} counts {count} rows, its shard holds {len(live(rows))} tokens"
+
+
+@layout("layout.conserves", several_requests, a_remainder_above_cp, each=attended, needs=("keys",))
+def blocks_conserve(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
+    for rank, (segments, rows) in enumerate(zip(seen.segments, seen.rows, strict=True)):
+        if (blocks := sum(length for length, _ in segments)) != len(live(rows)):
+            yield f"rank {rank}: blocks sum to {blocks} rows, its shard holds {len(live(rows))} tokens"
+
+
+@layout("layout.roundtrip", at_most_two_rows, each=gathered, needs=("gather",), sources="27343")
 def roundtrip(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Shard, pad, all-gather, restore is the identity, also after captured capacity overwrote the row counts."""
+    return misgathered(case, seen.restored)
+
+
+@layout("layout.roundtrip", spare_rows, each=gathered_spare, needs=("gather", "captured-rows"))
+def spare_roundtrip(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     most = max(map(len, seen.rows)) + case.spare_rows
     for rank, rows in enumerate(seen.spare_rows):
         if len(rows) != most:
             yield f"rank {rank} has {len(rows)} rows where {most} were captured"
-    for restored, how in ((seen.restored, ""), (seen.spare_restored, f" with {case.spare_rows} spare rows")):
-        for rank, back in enumerate(restored):
-            if len(back) != case.batch.num_tokens:
-                yield f"rank {rank} gathers{how} {len(back)} rows of {case.batch.num_tokens} tokens"
-            for place, token in enumerate(back):
-                if token != place:
-                    yield f"rank {rank} gathers{how} {'padding' if token is None else token} at {place}"
+    yield from misgathered(case, seen.spare_restored, f" with {case.spare_rows} spare rows")
 
 
-@layout("layout.companions", several_requests, each=moved, sources="18280 20531 32098 21170 31833 37836")
+def misgathered(case: LayoutCase, restored: tuple[Rows, ...], how: str = "") -> Sentences:
+    for rank, back in enumerate(restored):
+        if len(back) != case.batch.num_tokens:
+            yield f"rank {rank} gathers{how} {len(back)} rows of {case.batch.num_tokens} tokens"
+        for place, token in enumerate(back):
+            if token != place:
+                yield f"rank {rank} gathers{how} {'padding' if token is None else token} at {place}"
+
+
+@layout(
+    "layout.companions",
+    several_requests,
+    each=moved,
+    needs=("positions",),
+    sources="18280 20531 32098 21170 31833 37836",
+)
 def companions(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Everything per token moves by the same map; per-sequence metadata is not sliced as tokens."""
     owner = owners(case)
@@ -162,7 +192,7 @@ def companions(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
                 yield f"rank {rank} row {row}: position {positions[row]} beside token {token} of {owner[token][1]}"
 
 
-@layout("layout.causal", a_prefix, each=rows_and(segments="kv segments"), sources="29161")
+@layout("layout.causal", a_prefix, each=attended, needs=("keys",), sources="29161")
 def causal(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """Each row sees exactly its causal keys, with and without prefix; padding changes none."""
     owner = owners(case)
@@ -191,7 +221,7 @@ def wrong_keys(keys: range, token: Any, *, first: Any, owner: Owners) -> Sentenc
         yield f"(request {request}, position {position}) sees {len(keys)} keys, not {position + 1}"
 
 
-@layout("layout.nonempty", at_most_two_rows, each=rows_and(active="CP active"), sources="19656")
+@layout("layout.nonempty", at_most_two_rows, each=rows_and(active="CP active"), needs=("gate",), sources="19656")
 def nonempty(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
     """CP active implies every rank owns at least one row."""
     for rank, rows in enumerate(seen.rows):
@@ -246,8 +276,6 @@ def sharder_refuses(case: BadLayoutCase, seen: BadLayoutSeen, contract: Contract
             yield "a negative length was sharded without an error"
         for wrong in misowned(seen.rows, sum(case.lengths)):  # rows that own every token once are no harm
             yield f"sharded without an error, but {wrong}"
-    if True in seen.active and not shards(case.lengths, case.cp_size, case.strategy, contract):
-        yield f"rank {seen.active.index(True)} says CP is active for a batch that cannot be sharded"
 
 
 @bad_layout("layout.bad-input", a_negative_length, needs=("capacity",))
@@ -255,3 +283,9 @@ def leaf_refuses(case: BadLayoutCase, seen: BadLayoutSeen, contract: Contract) -
     for answer in seen.required:
         if a_negative_length(case, seen) and not isinstance(answer, Raised):
             yield f"leaf required_local_tokens answers {answer} to a negative length"
+
+
+@bad_layout("layout.bad-input", a_negative_length, needs=("gate",))
+def gate_refuses(case: BadLayoutCase, seen: Any, contract: Contract) -> Sentences:
+    if True in seen.active and not shards(case.lengths, case.cp_size, case.strategy, contract):
+        yield f"rank {seen.active.index(True)} says CP is active for a batch that cannot be sharded"

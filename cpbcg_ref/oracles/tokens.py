@@ -62,10 +62,24 @@ def causal_keys(position: int) -> range:
     return range(position + 1)
 
 
-def shardable(lengths: tuple[int, ...], cp_size: int, strategy: str, *, min_length: int = 2, divides: int = 0) -> bool:
-    """Is CP active for a batch of these extend lengths. `min_length` and `divides` count in cp_size tokens."""
+def shardable(
+    lengths: tuple[int, ...],
+    cp_size: int,
+    strategy: str,
+    *,
+    min_length: int = 2,
+    divides: int = 0,
+    max_requests: int = 0,
+) -> bool:
+    """Is CP active for a batch of these extend lengths. `min_length` and `divides` count in cp_size tokens.
+
+    >>> shardable((8, 8), 2, "zigzag"), shardable((8, 8), 2, "zigzag", max_requests=1)
+    (True, False)
+    """
     step = max(1, divides * cp_size)
     if cp_size < 2 or not lengths or min(lengths) < 0 or any(length % step for length in lengths):
+        return False
+    if max_requests and len(lengths) > max_requests:
         return False
     if strategy == "interleave":
         return sum(lengths) >= cp_size

@@ -57,9 +57,11 @@ def layout_case(pick: Pick, contract: Contract, server: Server | None = None) ->
     unit = max(1, contract.min_length * cp_size) if strategy == "zigzag" else 1
     spare = pick((0, 1, 3)) * contract.aligned(1, cp_size=cp_size, strategy=strategy)
     lengths = drawn(pick, legal_lengths(unit, max(1, contract.divides * cp_size)), most=LAYOUT_TOKENS)
+    lengths = lengths[: contract.max_requests or None]
     if strategy == "interleave":
         lengths[-1] += max(0, cp_size - sum(lengths))  # a token per rank
-    return LayoutCase(cp_size=cp_size, batch=batch_of(pick, tuple(lengths)), strategy=strategy, spare_rows=spare)
+    batch = batch_of(pick, tuple(lengths), room=LARGE if contract.cached_prefixes else 0)
+    return LayoutCase(cp_size=cp_size, batch=batch, strategy=strategy, spare_rows=spare)
 
 
 def bad_layout_case(pick: Pick, contract: Contract, server: Server | None = None) -> BadLayoutCase:
@@ -72,6 +74,7 @@ def bad_layout_case(pick: Pick, contract: Contract, server: Server | None = None
         lengths = pick(((-1,), (pick(range(cp_size)),), (1 + cp_size, -1)))
     else:
         good = [pick(legal_lengths(max(1, least), step)) for _ in range(4)][: pick(range(5))]
+        good = good[: contract.max_requests - 1] if contract.max_requests else good
         good.insert(pick(range(len(good) + 1)), pick(bad))
         lengths = tuple(good)
     return BadLayoutCase(cp_size=cp_size, lengths=pick([lengths] * 15 + [()]), strategy=strategy)
