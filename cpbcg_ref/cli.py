@@ -15,6 +15,7 @@ from cpbcg_ref.commands.about import engines, explain, invariants, smoke
 from cpbcg_ref.commands.check import check
 from cpbcg_ref.commands.faults import faults
 from cpbcg_ref.commands.fuzz import fuzz
+from cpbcg_ref.commands.matrix import matrix
 from cpbcg_ref.commands.replay import replay
 from cpbcg_ref.errors import CpbcgError
 
@@ -69,7 +70,7 @@ def cli() -> None:
     """
 
 
-for command in (check, fuzz, replay, faults, smoke, engines, invariants, explain):
+for command in (check, matrix, fuzz, replay, faults, smoke, engines, invariants, explain):
     cli.add_command(command)
 
 if __name__ == "__main__":

@@ -239,6 +239,7 @@ Commands:
   faults      Does the suite catch engines that are wrong on purpose?
   fuzz        Search an engine until the time is up.
   invariants  Describe the invariants.
+  matrix      Check many engines and releases side by side.
   replay      Ask saved failures again: FIXED or FAILED.
   smoke       Tell a broken adapter from a wrong engine.
 """

@@ -1,0 +1,184 @@
+"""The matrix for people at a terminal, while it is made and when it is there. Legible at 80 columns."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, takewhile
+from string import ascii_lowercase
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.text import Text
+
+from cpbcg_ref.checking.side_by_side import Column as Checked
+from cpbcg_ref.report.matrix import Cell, Column, Note, Row, View, view
+from cpbcg_ref.report.terminal import COLOURS, Printer, summary_line
+
+SIGNS = {"pass": ".", "fail": "F", "error": "E", "unwitnessed": "?", "skip": "-"}
+LEGEND = ". pass  F a MUST is violated  f a SHOULD is violated  ? unwitnessed  - skip  E error"
+GAP = 2  # columns of the terminal between two of the table
+
+
+class Watcher:
+    """Shows on stderr how the checks go: a line per running target on a terminal, elsewhere a line per finished one."""
+
+    def __init__(self, total: int) -> None:
+        console = Console(stderr=True)
+        # Drawn in `look` alone: a thread that draws would be in the way of forking.
+        quiet: dict[str, Any] = {"auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
+        columns = BarColumn(20), TextColumn("{task.description}", markup=False)
+        self.bars = Progress(*columns, console=console, transient=True, **quiet)
+        self.live, self.tasks, self.done, self.total = console.is_terminal, dict[str, TaskID](), 0, total
+
+    def told(self, target: str, line: str) -> None:
+        self.say(f"{target}: {line}")
+
+    def progressed(self, target: str, done: int, total: int) -> None:
+        if target not in self.tasks:
+            self.tasks[target] = self.bars.add_task("", total=total)
+        told = f"{target}: {done} of {total} families of cases"
+        self.bars.update(self.tasks[target], completed=done, description=told)
+
+    def ended(self, column: Checked) -> None:
+        if column.target in self.tasks:
+            self.bars.remove_task(self.tasks.pop(column.target))
+        self.done += 1
+        told = summary_line(column.report) if column.report else f"error: {column.problem}"
+        self.say(f"[{self.done} of {self.total}] {column.target}: {told}")
+
+    def look(self) -> None:
+        if self.live:
+            self.bars.start()
+            self.bars.refresh()
+
+    def say(self, line: str) -> None:
+        self.stop()
+        print(line, file=sys.stderr, flush=True)
+
+    def stop(self) -> None:
+        """Before something else is printed, and at the end."""
+        if self.bars.live.is_started:  # else it would print an empty line
+            self.bars.stop()
+
+
+def show(found: Mapping[str, Any], printer: Printer) -> None:
+    """The table, what its headings stand for, every violation in a sentence, reasons, the run."""
+    shown = view(found)
+    width = max(len(row.id) for row in shown.rows) + GAP
+    room = printer.console.width - width
+    for columns in blocks(shown.columns, most=max(1, room // (1 + GAP))):
+        show_block(shown, columns, titles(columns, room=room), width, printer)
+    printer.say(LEGEND)
+    for note in shown.notes:
+        show_note(note, printer)
+    printer.say()
+    show_run(found, printer)
+
+
+def blocks(columns: Sequence[Column], *, most: int) -> Iterator[Sequence[Column]]:
+    """As many columns as fit beside each other, then the rest below."""
+    for first in range(0, len(columns), most):
+        yield columns[first : first + most]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Titles:
+    """What stands above the columns, engines over releases, their widths, and a line for all that was cut."""
+
+    engines: str
+    releases: list[str]
+    widths: list[int]
+    key: list[str]
+
+
+def titles(columns: Sequence[Column], *, room: int) -> Titles:
+    """The longest that fit: all as it is; releases without what they have in common; engines cut too; or letters."""
+    groups = [list(group) for _, group in groupby(columns, key=lambda column: column.engine)]
+    whole = [[column.version for column in group] for group in groups]
+    short = list(map(shortened, whole))
+    for releases, uncut in ((whole, True), (short, True), (short, False)):
+        made = titled(groups, releases, uncut=uncut)
+        if sum(made.widths) - GAP <= room:
+            return made
+    letters = [ascii_lowercase[i % 26] for i in range(len(columns))]
+    key = ", ".join(f"{letter} {column.name}" for letter, column in zip(letters, columns, strict=True))
+    return Titles(engines="", releases=letters, widths=[1 + GAP] * len(letters), key=[key])
+
+
+def shortened(versions: Sequence[str]) -> list[str]:
+    """Without the leading numbers that several have in common.
+
+    >>> shortened(["0.5.16", "0.5.17"]), shortened(["0.1.0"])
+    (['16', '17'], ['0.1.0'])
+    """
+    parts = [version.split(".") for version in versions]
+    levels = zip(*(part[:-1] for part in parts), strict=False) if len({*versions}) > 1 else ()
+    same = len(list(takewhile(lambda level: len({*level}) == 1, levels)))
+    return [".".join(part[same:]) for part in parts]
+
+
+def titled(groups: Sequence[Sequence[Column]], releases: Sequence[Sequence[str]], *, uncut: bool) -> Titles:
+    """Every engine above its releases. uncut: a group is as wide as the engine's name."""
+    engines, widths, key = "", list[int](), list[str]()
+    for group, short in zip(groups, releases, strict=True):
+        engine, own = group[0].engine, [max(len(release), 1) + GAP for release in short]
+        own[-1] += max(0, len(engine) + GAP - sum(own)) if uncut else 0
+        name = engine[: sum(own) - GAP]
+        engines += name.ljust(sum(own))
+        widths += own
+        key += meaning(name, list(short), group)
+    return Titles(engines=engines, releases=[one for short in releases for one in short], widths=widths, key=key)
+
+
+def meaning(name: str, short: list[str], group: Sequence[Column]) -> list[str]:
+    """The line that says what the headings of one engine stand for, none if they are whole."""
+    engine, whole = group[0].engine, [column.version for column in group]
+    if short != whole:
+        return [f"{name} {short[0]} to {short[-1]}: {engine} {whole[0]} to {whole[-1]}"]
+    return [f"{name}: {engine}"] if name != engine else []
+
+
+def show_block(shown: View, columns: Sequence[Column], above: Titles, width: int, printer: Printer) -> None:
+    """Some columns with all rows, a rule between families."""
+    if above.engines:
+        printer.say(" " * width + above.engines, style="bold")
+    releases = "".join(heading.ljust(one) for heading, one in zip(above.releases, above.widths, strict=True))
+    printer.say(" " * width + releases, style="bold")
+    for rows in shown.families.values():
+        printer.say("-" * (width + sum(above.widths) - GAP), style="dim")
+        for row in rows:
+            cells = [cell for cell in row.cells if cell.column in columns]
+            printer.console.print(line(row, zip(cells, above.widths, strict=True), width), soft_wrap=True)
+    for explained in above.key:
+        printer.wrapped(explained)
+    printer.say()
+
+
+def line(row: Row, cells: Iterable[tuple[Cell, int]], width: int) -> Text:
+    text = Text(row.id.ljust(width))
+    for cell, room in cells:
+        advice = cell.outcome == "fail" and cell.level == "SHOULD"
+        sign = SIGNS[cell.outcome].lower() if advice else SIGNS[cell.outcome]
+        text.append(sign.ljust(room), style=COLOURS["unwitnessed" if advice else cell.outcome])
+    text.rstrip()
+    return text
+
+
+def show_note(note: Note, printer: Printer) -> None:
+    """A violation is a sentence and the command for its case; a reason is a sentence."""
+    printer.say()
+    word = "ADVICE" if (note.outcome, note.level) == ("fail", "SHOULD") else note.outcome.upper()
+    style = COLOURS["unwitnessed" if word == "ADVICE" else note.outcome]
+    printer.finding(word, note.about, note.message, style=style)
+    if note.where not in note.about:
+        printer.wrapped(note.where, indent="    ", hanging="")
+    for command in list(note.commands.values())[:1]:
+        printer.say(f"    {command}")
+
+
+def show_run(found: Mapping[str, Any], printer: Printer) -> None:
+    versions = [f"{name} {found[name]}" for name in ("cpbcg", "python", "hypothesis", "torch") if found[name]]
+    printer.wrapped(f"{found['date']}, {', '.join(versions)}")
+    told = f"{len(found['asked'])} targets in {found['seconds']:.1f} s, profile {found['profile']}"
+    printer.say(f"{told}, seed {found['seed']}, exit code {found['exit_code']}")
