@@ -5,7 +5,6 @@ is then searched alone, with the same seed, and shrunk.
 """
 
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
@@ -18,7 +17,8 @@ from hypothesis import given, reject, seed
 from hypothesis.errors import Flaky, Unsatisfiable
 from hypothesis.strategies import SearchStrategy
 
-from cpbcg_ref.asking import FAMILIES, CaptureFailed
+from cpbcg_ref.asking import CaptureFailed
+from cpbcg_ref.checking.answering import Hangs, ask, raised_at
 from cpbcg_ref.checking.executed import recording
 from cpbcg_ref.checking.profiles import quiet_settings
 from cpbcg_ref.checking.size import order
@@ -159,8 +159,8 @@ class FamilyRun:
             return  # Unsatisfiable: every case was refused by the engine: no example, so the witnesses stay unmet
         except TargetError:
             raise
-        except (Exception, SystemExit) as problem:
-            at = traceback.extract_tb(problem.__traceback__)[-1]
+        except (Exception, SystemExit, Hangs) as problem:
+            at = raised_at(problem)
             for run in runs:
                 if run.wants_more:  # the others had seen all of their cases
                     run.error = f"{type(problem).__name__}: {problem} ({at.filename}:{at.lineno})"
@@ -179,10 +179,11 @@ class FamilyRun:
             run.violation, run.error = found, ""
             self.trim(run)
             self.look_again(run, smallest)
+        except Hangs:
+            run.error = ""  # what it found stands, unshrunk
         except Flaky:
             if run.part.once:
                 run.error = ""
-            return
 
     def look_again(self, run: PartRun, smallest: Callable[[Any], None]) -> None:
         """Shrinking can end beside the smallest case: another seed ends elsewhere, and the smaller of both is kept."""
@@ -192,16 +193,17 @@ class FamilyRun:
         except Violation as found:
             run.violation = found
             self.trim(run)
-        except (Flaky, Unsatisfiable):
+        except (Flaky, Unsatisfiable, Hangs):
             return
         run.violation = min(filter(None, (best, run.violation)), key=lambda one: order(one.case))
 
     def trim(self, run: PartRun) -> None:
         """Leave out what the violation does without, until nothing can be left out; `run` has the best so far."""
         better = run.violation
-        while better:
-            run.violation = better
-            better = next(filter(None, map(partial(self.fails, run), self.simpler(better.case))), None)
+        with suppress(Hangs):
+            while better:
+                run.violation = better
+                better = next(filter(None, map(partial(self.fails, run), self.simpler(better.case))), None)
 
     def fails(self, run: PartRun, case: Any) -> Violation | None:
         """A ladder that is not captured, or a case that breaks the adapter, shows nothing about the engine."""
@@ -229,4 +231,4 @@ class FamilyRun:
     def answers(self, case: Any) -> Any:
         self.asked += 1
         with recording(self.engine, self.executed) if self.asked <= RECORDED_CASES else nullcontext():
-            return FAMILIES[self.family].ask(self.engine, case)
+            return ask(self.engine, self.family, case)

@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import given, seed
 
 from cpbcg_ref.asking import FAMILIES, CaptureFailed
+from cpbcg_ref.checking.answering import Hangs, ask
 from cpbcg_ref.checking.family import RECORDED_CASES, FamilyRun, PartRun
 from cpbcg_ref.checking.profiles import quiet_settings
 from cpbcg_ref.checking.run import ROUNDS
@@ -83,11 +84,11 @@ class Subject:
         began, trial = time.process_time(), self.trial
         left = [(hunt, part) for hunt, part in self.sought if not hunt.found]
         try:
-            seen = FAMILIES[family].ask(self.engine, case)
+            seen = ask(self.engine, family, case)
             wrong = [part.check(case, seen, self.engine.contract) for _, part in left]
         except CaptureFailed:
             return
-        except (Exception, SystemExit) as problem:
+        except (Exception, SystemExit, Hangs) as problem:
             trial.error = f"{type(problem).__name__}: {problem}"
             return
         spent = generating + time.process_time() - began

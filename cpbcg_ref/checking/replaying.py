@@ -1,6 +1,5 @@
 """Put saved failures to an engine again: FIXED, FAILED, or ERROR where there is no verdict."""
 
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cpbcg_ref.cases import BadLayoutCase, CaptureCase, LayoutCase, ReplayCase
+from cpbcg_ref.checking.answering import Hangs, begin, raised_at
 from cpbcg_ref.checking.saved import Saved, read
 from cpbcg_ref.checking.single import askable, judge_case
 from cpbcg_ref.engines.contract import Contract
@@ -72,7 +72,7 @@ def in_worker(failures: Sequence[Saved], *, target: str, **how: Any) -> Iterator
     """In a process of the target's own, in another one after a case that ended it."""
     waiting = list(failures)
     while waiting:
-        with ProcessPoolExecutor(1) as pool:
+        with ProcessPoolExecutor(1, initializer=begin) as pool:
             while waiting:
                 one = waiting.pop(0)
                 try:
@@ -102,8 +102,8 @@ def replay_one(one: Saved, *, target: str, allow_unpinned: bool, tell: Tell | No
         return answer(outcome=FAILED, message=judged.sentence, picture=shown)
     except CpbcgError as problem:
         return answer(outcome=ERROR, message=str(problem))
-    except (Exception, SystemExit) as problem:  # of the adapter: the engine's own are answers
-        at = traceback.extract_tb(problem.__traceback__)[-1]
+    except (Exception, SystemExit, Hangs) as problem:  # of the adapter: the engine's own are answers
+        at = raised_at(problem)
         raised = f"{type(problem).__name__}: {problem}".split("\n")[0]
         return answer(outcome=ERROR, message=f"no verdict, {raised} ({Path(at.filename).name}:{at.lineno})")
 

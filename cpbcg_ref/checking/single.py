@@ -20,6 +20,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from cpbcg_ref.asking import FAMILIES, CaptureFailed
+from cpbcg_ref.checking.answering import ask
 from cpbcg_ref.engines.contract import missing
 from cpbcg_ref.errors import CpbcgError, InvalidInput
 from cpbcg_ref.invariants import REGISTRY
@@ -57,7 +58,7 @@ def judge_case(engine: Any, invariant_id: str, case: Any) -> Judged:
     parts, seen = askable(engine, invariant_id, case), None
     for family in dict.fromkeys(part.family for part in parts):
         try:
-            seen = FAMILIES[family].ask(engine, case)
+            seen = ask(engine, family, case)
         except CaptureFailed as problem:
             raise CpbcgError(f"the engine cannot capture the ladder of this case: {problem}") from problem
         for part in parts:

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from hypothesis.configuration import set_hypothesis_home_dir
-
 from cpbcg_ref.asking import FAMILIES
 from cpbcg_ref.checking import generators, planted
+from cpbcg_ref.checking.answering import begin
 from cpbcg_ref.checking.generators import Measured
 from cpbcg_ref.checking.hunting import Trial, alike, hunt, shrunk
 from cpbcg_ref.checking.run import Checker
@@ -90,7 +89,7 @@ def run(
     seeds = range(seed, seed + trials)
     with (
         TemporaryDirectory(prefix="cpbcg-") as home,  # what Hypothesis notes on the code around it
-        ProcessPoolExecutor(workers or os.cpu_count(), initializer=set_hypothesis_home_dir, initargs=(home,)) as pool,
+        ProcessPoolExecutor(workers or os.cpu_count(), initializer=begin, initargs=(home,)) as pool,
     ):
         jobs = Jobs(pool, progress)
         hunts = [jobs.send(hunt, keys, number) for number in seeds for keys in groups]
