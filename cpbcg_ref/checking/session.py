@@ -12,9 +12,8 @@ from concurrent.futures.process import BrokenProcessPool
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis.configuration import set_hypothesis_home_dir
-
 from cpbcg_ref.asking import FAMILIES
+from cpbcg_ref.checking.answering import begin
 from cpbcg_ref.checking.known import KnownFailure, as_known, covering
 from cpbcg_ref.checking.results import Report, Result
 from cpbcg_ref.checking.run import Checker
@@ -56,7 +55,7 @@ def check(
     # Hypothesis keeps notes on the code around it: not in the user's working directory.
     with (
         TemporaryDirectory(prefix="cpbcg-") as home,
-        ProcessPoolExecutor(count, initializer=set_hypothesis_home_dir, initargs=(home,)) as pool,
+        ProcessPoolExecutor(count, initializer=begin, initargs=(home,)) as pool,
     ):
         jobs = [pool.submit(sweep, family, chosen, target, search) for family in families]
         progress(name, 0, len(jobs))
