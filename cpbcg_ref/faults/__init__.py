@@ -16,6 +16,6 @@ from cpbcg_ref.faults import replay as replay
 from cpbcg_ref.faults import required as required
 from cpbcg_ref.faults import selection as selection
 from cpbcg_ref.faults import variants as variants
-from cpbcg_ref.faults.model import FAULTS, VARIANTS, Fault, Variant
+from cpbcg_ref.faults.model import FAULTS, VARIANTS, Fault, Variant, public
 
-__all__ = ["FAULTS", "VARIANTS", "Fault", "Variant"]
+__all__ = ["FAULTS", "VARIANTS", "Fault", "Variant", "public"]

@@ -17,8 +17,8 @@ from cpbcg_ref.invariants import REGISTRY
 class Fault:
     """One wrong engine.
 
-    wrong: what it gets wrong, one sentence. source: the public bug, "" for a generic mistake. expected: ids, each of
-    which must catch it. smallest: size of the smallest case that breaks the first of them (`cpbcg_ref.checking.size`).
+    wrong: what it gets wrong, one sentence. source: the bug, "" for a generic mistake. expected: ids, each of which
+    must catch it. smallest: size of the smallest case that breaks the first of them (`cpbcg_ref.checking.size`).
     """
 
     key: str
@@ -96,6 +96,15 @@ def fault(key: str, *, must: str, smallest: int, source: str = "") -> Callable[[
 def add(key: str, wrong: str, *, must: str, source: str = "", **told: Any) -> None:
     assert key not in FAULTS, f"two faults are called {key}"
     FAULTS[key] = Fault(key=key, wrong=wrong, source=source, expected=tuple(must.split()), **told)
+
+
+def public(source: str) -> bool:
+    """Is it an issue of a public tracker, as sglang#33906; a finding or a place in an engine's code is a source too.
+
+    >>> public("sglang#33906"), public("vllm:CudagraphDispatcher"), public("")
+    (True, False, False)
+    """
+    return "#" in source
 
 
 def variant(key: str) -> Callable[[type], type]:

@@ -13,7 +13,7 @@ from cpbcg_ref.checking import planted
 from cpbcg_ref.checking.hunting import Hunt, Trial
 from cpbcg_ref.checking.planted import Planted
 from cpbcg_ref.checking.trials import Outcome
-from cpbcg_ref.faults import FAULTS, VARIANTS, Fault
+from cpbcg_ref.faults import FAULTS, VARIANTS, Fault, public
 from cpbcg_ref.report.terminal import COLOURS, Printer
 
 RATIO = (1.2, 2.0)  # how much larger than the smallest a shrunk case may be: at the median, and ever
@@ -87,11 +87,11 @@ def controls(trials: Sequence[Trial]) -> list[dict[str, Any]]:
 
 
 def summary(told: Mapping[str, Any], **run: Any) -> dict[str, Any]:
-    faults, public = told["faults"], [one for one in told["faults"] if "#" in one["source"]]
+    faults, issues = told["faults"], [one for one in told["faults"] if public(one["source"])]
     ratios = [ratio for one in faults for ratio in measured(one, told).values()]
     missed = {one["key"]: [name for name in one["expected"] if name not in one["by"]] for one in faults}
     counts: dict[str, Any] = {"faults": len(faults), "caught": sum(one["caught"] for one in faults)}
-    counts |= {"public": len(public), "public_caught": sum(one["caught"] for one in public)}
+    counts |= {"public": len(issues), "public_caught": sum(one["caught"] for one in issues)}
     counts |= {"missed": {key: names for key, names in missed.items() if names}}
     counts |= {"variants": len(told["variants"]), "flagged": sum(bool(one["flagged"]) for one in told["variants"])}
     counts |= {"shrunk": len(ratios), "median_ratio": round(median(ratios), 2) if ratios else None}
@@ -215,8 +215,8 @@ def show_catalogue(told: Mapping[str, Any], printer: Printer) -> None:
     for one in told["variants"]:
         printer.say(one["key"], style="bold")
         printer.wrapped(one["why"], indent="    ", hanging="")
-    public = sum("#" in one["source"] for one in told["faults"])
-    counts = f"faults: {len(told['faults'])}, with a public issue: {public}, variants: {len(told['variants'])}"
+    issues = sum(public(one["source"]) for one in told["faults"])
+    counts = f"faults: {len(told['faults'])}, with a public issue: {issues}, variants: {len(told['variants'])}"
     printer.say(f"\n{counts}; `cpbcg check fault:KEY` checks one")
     if any(FAULTS.get(one["key"]) is None for one in told["faults"]):
         printer.say("those caught by data.* and so on in ranks in step: `python -m gpu_conformance --plant KEY`")
