@@ -6,11 +6,14 @@ state (modules, clocks, ranks) never meets another family's.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from hypothesis.configuration import set_hypothesis_home_dir, storage_directory
 
 from cpbcg_ref.asking import FAMILIES
 from cpbcg_ref.checking.answering import begin
@@ -52,9 +55,8 @@ def check(
     search["known"] = frozenset(known)
     checker, began = Checker(engine=engine, target=target, **search), time.perf_counter()
     count = min(workers or os.cpu_count() or 1, len(families))
-    # Hypothesis keeps notes on the code around it: not in the user's working directory.
     with (
-        TemporaryDirectory(prefix="cpbcg-") as home,
+        own_home() as home,
         ProcessPoolExecutor(count, initializer=begin, initargs=(home,)) as pool,
     ):
         jobs = [pool.submit(sweep, family, chosen, target, search) for family in families]
@@ -64,7 +66,40 @@ def check(
             checker.judged |= judged
             checker.executed |= executed
             progress(name, done, len(jobs))
-    told = {"target": target, "engine": engine.name, "version": engine.version, "seconds": time.perf_counter() - began}
+    return reported(checker, chosen, known, seconds=time.perf_counter() - began)
+
+
+def check_here(
+    checker: Checker, chosen: Sequence[str], *, known_failures: Sequence[KnownFailure] = (), among: Sequence[str]
+) -> Report:
+    """Verdicts on the invariants `chosen`, in this process: for an engine that is an object.
+
+    A family is asked for all invariants `among` which they are; what the checker has judged is not judged again.
+    """
+    known, began = covering(known_failures, checker.engine.version), time.perf_counter()
+    checker.known = frozenset(known)
+    parts = {(one, index): part for one in chosen for index, part in enumerate(REGISTRY[one].parts)}
+    with own_home():
+        for family in dict.fromkeys(part.family for key, part in parts.items() if key not in checker.judged):
+            checker.sweep(family, among)
+    return reported(checker, chosen, known, seconds=time.perf_counter() - began)
+
+
+@contextmanager
+def own_home() -> Iterator[str]:
+    """Hypothesis keeps notes on the code around it: meanwhile in this folder, not in the user's."""
+    former = storage_directory(intent_to_write=False).path
+    with TemporaryDirectory(prefix="cpbcg-") as home:
+        set_hypothesis_home_dir(home)
+        try:
+            yield home
+        finally:
+            set_hypothesis_home_dir(former)
+
+
+def reported(checker: Checker, chosen: Sequence[str], known: Mapping[str, KnownFailure], *, seconds: float) -> Report:
+    engine, target = checker.engine, checker.target
+    told = {"target": target, "engine": engine.name, "version": engine.version, "seconds": seconds}
     told |= {"profile": checker.profile, "seed": checker.seed, "about_deployment": checker.deployment is not None}
     results = tuple(as_known(checker.result(one), known.get(one)) for one in chosen)
     return Report(**told, results=results, executed=tuple(sorted(checker.executed)))
