@@ -1,0 +1,56 @@
+"""What two engines can both be asked."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from math import lcm
+from typing import Any
+
+from cpbcg_ref.engines.contract import Contract
+
+NEEDED = {"layout": ("cp_sizes", "strategies"), "bad-layout": ("cp_sizes", "strategies")}
+NEEDED |= {"replay": ("cp_sizes", "graph_strategies"), "capture": ("cp_sizes", "graph_strategies")}
+SHARDED = ("layout", "bad-layout", "capture")
+
+
+def either(one: int, other: int) -> int:
+    """The smaller of two limits, of which 0 is none."""
+    return min(one, other) if one and other else one or other
+
+
+RULES: dict[str, Callable[[Any, Any], Any]] = {
+    "divides": lambda one, other: lcm(max(1, one), max(1, other)),
+    "min_length": max,
+    "max_requests": either,
+}
+
+
+def common(left: Contract, right: Contract) -> Contract:
+    """A contract of which every case is one that both engines can be asked.
+
+    What no generator reads, such as where padding stands, is the left one's.
+
+    >>> common(Contract(cp_sizes=(2, 4, 8)), Contract(cp_sizes=(1, 4, 2), min_length=1)).cp_sizes
+    (2, 4)
+    """
+    told: dict[str, Any] = {}
+    for field in fields(Contract):
+        one, other = getattr(left, field.name), getattr(right, field.name)
+        if one == other:
+            continue
+        if field.name in RULES:
+            told[field.name] = RULES[field.name](one, other)
+        elif isinstance(one, tuple):
+            told[field.name] = tuple(item for item in one if item in other)
+        elif isinstance(one, bool):
+            told[field.name] = one and other
+    return replace(left, **told)
+
+
+def nothing_common(family: str, contract: Contract) -> str:
+    """Why no case of this family can be put to both engines, "" if one can."""
+    lacking = [name for name in NEEDED.get(family, ()) if not getattr(contract, name)]
+    if lacking:
+        return f"the two engines have no {lacking[0]} in common"
+    if family in SHARDED and max(contract.cp_sizes) < 2:
+        return "the two engines have no cp_sizes above 1 in common"
+    return ""
