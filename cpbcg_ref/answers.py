@@ -28,8 +28,9 @@ class LayoutSeen:
     What an engine has no method for is None. active: does the engine shard this batch. required: of every rank
     `required_local_tokens`, None for "eager".
     logical: rows that the engine says it owns. rows / positions: physical rows after sharding, as token indices (0 to
-    T - 1) and as the global positions that travelled with them. segments: (rows, keys) in local row order: `rows`
-    consecutive rows whose last one sees `keys` keys. restored: what gather gives on every rank, as token indices.
+    T - 1) and as the global positions that travelled with them. lengths: cumulative lengths that each rank gets.
+    segments: (rows, keys) in local row order: `rows` consecutive rows whose last one sees `keys` keys. restored: what
+    gather gives on every rank, as token indices.
     spare_rows / spare_restored: the same after the row counts were overwritten by a larger captured capacity.
     """
 
@@ -38,6 +39,7 @@ class LayoutSeen:
     logical: tuple[int, ...] | Raised | None = None
     rows: tuple[Rows, ...] | Raised | None = None
     positions: tuple[tuple[int, ...], ...] | Raised | None = None
+    lengths: tuple[tuple[int, ...], ...] | Raised | None = None
     segments: tuple[tuple[tuple[int, int], ...], ...] | Raised | None = None
     restored: tuple[Rows, ...] | Raised | None = None
     spare_rows: tuple[Rows, ...] | Raised | None = None

@@ -7,6 +7,7 @@ exception is the adapter's and goes up.
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ def ask_layout(engine: Any, case: cases.LayoutCase) -> answers.LayoutSeen:
         required=ask_required(engine, batch.lengths, **how),
         logical=ask_if_there(engine, "rows", batch, **how),
         positions=ask_if_there(engine, "positions", batch, global_positions(batch), **how),
+        lengths=ask_if_there(engine, "lengths", batch, payload(batch), static_lengths(batch, 2 * case.cp_size), **how),
         segments=ask_if_there(engine, "keys", batch, **how),
         **sharded,
     )
@@ -204,6 +206,16 @@ def ask_dispatch(engine: Any, case: cases.DispatchCase) -> answers.DispatchSeen:
 def payload(batch: cases.Batch) -> list[int]:
     """One number per token, from 1: 0 is no token."""
     return list(range(1, batch.num_tokens + 1))
+
+
+def static_lengths(batch: cases.Batch, multiple: int) -> list[int]:
+    """Cumulative lengths as loaders hand them over in a fixed shape: the last one again until it is such a multiple.
+
+    >>> static_lengths(cases.Batch(lengths=(4, 4), prefixes=(0, 0)), 4)
+    [0, 4, 8, 8]
+    """
+    cumulative = list(accumulate(batch.lengths, initial=0))
+    return cumulative + cumulative[-1:] * (-len(cumulative) % multiple)
 
 
 def freeze(value: Any) -> Any:

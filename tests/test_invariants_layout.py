@@ -22,6 +22,7 @@ RIGHT = LayoutSeen(
     logical=(5, 4),
     rows=((0, 1, 5, 4, 8, PAD, PAD, PAD), (2, 6, 3, 7, PAD, PAD, PAD, PAD)),
     positions=((0, 1, 3, 4, 6, 0, 0, 0), (2, 4, 3, 5, 0, 0, 0, 0)),
+    lengths=((0, 5, 9, 9), (0, 5, 9, 9)),
     segments=(((2, 2), (1, 4), (1, 5), (1, 7)), ((1, 3), (1, 5), (1, 4), (1, 6))),
     restored=((0, 1, 2, 3, 4, 5, 6, 7, 8),) * 2,
     spare_rows=((0, 1, 5, 4, 8, *(PAD,) * 4), (2, 6, 3, 7, *(PAD,) * 5)),
@@ -35,6 +36,7 @@ ROBIN_RIGHT = LayoutSeen(
     logical=(2, 1),
     rows=((0, 2), (1, PAD)),
     positions=((1, 0), (2, 0)),
+    lengths=((0, 1, 2, 2), (0, 1, 1, 1)),
     segments=(((1, 2), (1, 1)), ((1, 3),)),
     restored=((0, 1, 2), (0, 1, 2)),
     spare_rows=((0, 2), (1, PAD)),
@@ -94,6 +96,21 @@ WRONG = [
         "layout.companions",
         {"positions": (RIGHT.positions[0], (2, 4, 3, 5))},
         "rank 1 has 8 rows of hidden states and 4 of positions",
+    ),
+    (
+        "layout.companions",
+        {"lengths": ((0, 9), (5, 9))},
+        "rank 0 gets cumulative lengths [0, 9], not [0, 5, 9] or its own [0, 3, 5]",
+    ),
+    (
+        "layout.companions",
+        {"lengths": ((0, 3, 5), (0, 3, 5, 5))},
+        "rank 1 gets cumulative lengths [0, 3, 5, 5], not [0, 5, 9] or its own [0, 2, 4]",
+    ),
+    (
+        "layout.companions",
+        {"lengths": ((0, 5, 9), ())},
+        "rank 1 gets cumulative lengths [], not [0, 5, 9] or its own [0, 2, 4]",
     ),
     (
         "layout.causal",
@@ -159,6 +176,10 @@ NEEDS = {
 }
 
 
+def test_an_engine_that_refuses_lengths_in_a_batch_slices_none():
+    assert verdict("layout.companions", ZIGZAG, replace(RIGHT, lengths=GATHERING)) is None
+
+
 @pytest.mark.parametrize(("id", "answer"), [(id, answer) for id in OF_ACTIVE_BATCHES for answer in NEEDS[id]])
 def test_an_exception_where_an_answer_is_due_is_a_violation(id, answer):
     sentence = verdict(id, ZIGZAG, replace(RIGHT, **{answer: GATHERING}))
@@ -211,7 +232,7 @@ def test_what_only_some_engines_can_be_asked_is_a_part_of_its_own():
         "layout.bijection": [()],
         "layout.conserves": [(), ("rows",), ("keys",)],
         "layout.roundtrip": [("gather",), ("gather", "captured-rows")],
-        "layout.companions": [("positions",)],
+        "layout.companions": [("positions",), ("lengths",)],
         "layout.causal": [("keys",)],
         "layout.nonempty": [("gate",)],
         "layout.balance": [()],
@@ -330,6 +351,13 @@ class NumbersRowsLocally(Toy):
         return [list(range(len(rows))) for rows in super().shard_positions(batch, positions, **how)]
 
 
+class SlicesLengthsAsTokens(Toy):
+    def shard_lengths(self, batch, payload, cumulative, *, cp_size, strategy):
+        size = len(cumulative) // (2 * cp_size)
+        blocks = [cumulative[i * size : (i + 1) * size] for i in range(2 * cp_size)]
+        return [blocks[rank] + blocks[-1 - rank] for rank in range(cp_size)]
+
+
 class PermutesQueriesNotLengths(Toy):
     def kv_segments(self, batch, **how):
         return [sorted(segments) for segments in super().kv_segments(batch, **how)]
@@ -380,6 +408,8 @@ REJECTED = [
     ("layout.roundtrip", GathersRankMajor, ACTIVE, 0),
     ("layout.roundtrip", ForgetsCapturedRows, ACTIVE, 1),
     ("layout.companions", NumbersRowsLocally, ACTIVE, 0),
+    ("layout.companions", SlicesLengthsAsTokens, ACTIVE, 1),
+    ("layout.companions", SlicesLengthsAsTokens, LayoutCase(cp_size=2, batch=batch(4)), 1),
     ("layout.causal", PermutesQueriesNotLengths, ACTIVE, 0),
     ("layout.nonempty", ActiveOnPromptLength, SHORT, 0),
     ("layout.balance", SplitsContiguously, ACTIVE, 0),

@@ -60,6 +60,9 @@ class Toy:
     def shard_positions(self, batch, positions, **how):
         return self.shard(batch, positions, **how)
 
+    def shard_lengths(self, batch, payload, cumulative, *, cp_size, strategy):
+        return [cumulative] * cp_size
+
     def gather(self, batch, rows, *, cp_size, strategy, captured_rows=None):
         whole = [0] * sum(batch.lengths)
         for rank, tokens in enumerate(self.owners(batch.lengths, cp_size, strategy)):

@@ -23,6 +23,10 @@ rows
     logical_rows(batch, *, cp_size, strategy) -> list[int]                      rows that each rank owns
 positions
     shard_positions(batch, positions, *, cp_size, strategy) -> list[list[int]]  sharded as everything else per token
+lengths
+    shard_lengths(batch, payload, cumulative, *, cp_size, strategy) -> list[list[int]]
+        what every rank gets of the cumulative lengths that stand in a batch beside its tokens: 0 first, the last one
+        again and again as fixed shapes want it
 gather
     gather(batch, rows, *, cp_size, strategy) -> list[list[int]]                what every rank gets back
 keys
@@ -67,6 +71,7 @@ from functools import cache
 from pathlib import Path
 
 METHODS = {"layout": "shard", "gate": "is_cp_active", "rows": "logical_rows", "positions": "shard_positions"}
+METHODS |= {"lengths": "shard_lengths"}
 METHODS |= {"gather": "gather", "keys": "kv_segments", "captured-rows": "gather", "capacity": "required_local_tokens"}
 METHODS |= {"selection": "select_replay_bucket", "replay": "start", "negotiation": "start_delayers"}
 METHODS |= {"attempts": "start_attempts", "votes": "votes", "data": "replay_data"}

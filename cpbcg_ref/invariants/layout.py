@@ -4,8 +4,9 @@ Any correct partition is accepted: a row is judged by the token that stands in i
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from cpbcg_ref.answers import BadLayoutSeen, LayoutSeen, Raised, Rows
@@ -58,6 +59,10 @@ def a_prefix(case: LayoutCase, seen: LayoutSeen) -> bool:
 
 def spare_rows(case: LayoutCase, seen: LayoutSeen) -> bool:
     return case.spare_rows > 0
+
+
+def lengths_are_answered(case: LayoutCase, seen: LayoutSeen) -> bool:
+    return isinstance(seen.lengths, tuple)
 
 
 def at_most_two_rows(case: LayoutCase, seen: LayoutSeen) -> bool:
@@ -190,6 +195,28 @@ def companions(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
         for row, token in enumerate(rows):
             if token in owner and positions[row] != owner[token][1]:
                 yield f"rank {rank} row {row}: position {positions[row]} beside token {token} of {owner[token][1]}"
+
+
+@layout("layout.companions", several_requests, lengths_are_answered, needs=("lengths",), sources="Megatron-Bridge#1964")
+def lengths_stay(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
+    """A rank gets the lengths of the whole batch or those of its own rows; an engine that raises slices none."""
+    owner, whole = owners(case), ends(case.batch.lengths)
+    answers = zip(seen.rows, seen.lengths, strict=True) if lengths_are_answered(case, seen) else ()
+    for rank, (rows, told) in enumerate(answers):
+        held = Counter(owner[token][0] for token in rows if token in owner)
+        own = ends(held[request] for request in range(len(case.batch.lengths)))
+        if until_repeated(list(told)) not in (whole, own):
+            yield f"rank {rank} gets cumulative lengths {list(told)}, not {whole} or its own {own}"
+
+
+def ends(lengths: Iterable[int]) -> list[int]:
+    """Where each sequence begins and the last one ends."""
+    return until_repeated(list(accumulate(lengths, initial=0)))
+
+
+def until_repeated(cumulative: list[int]) -> list[int]:
+    """Without the empty sequences at the end."""
+    return cumulative[: cumulative.index(cumulative[-1]) + 1] if cumulative else []
 
 
 @layout("layout.causal", a_prefix, each=attended, needs=("keys",), sources="29161")
