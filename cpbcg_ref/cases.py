@@ -168,7 +168,7 @@ class VotesCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What one rank runs in a step: decodes, each of as many tokens as the case says, and the tokens of each prefill."""
+    """What one rank runs in a step: decodes, each of as many tokens as the case says, and prefills, by their tokens."""
 
     decodes: int = 0
     prefills: tuple[int, ...] = ()

@@ -43,7 +43,7 @@ def test_an_invariant_is_stated_and_can_be_asked(id):
 def test_statement_and_sources_are_read_off_the_checker():
     one = REGISTRY["agree.bucket"]
     assert one.statement == "All ranks choose the same bucket, from shared values only"
-    assert one.sources == ("sglang#37561", "sglang#37933", "vllm#25906")
+    assert one.sources == ("sglang#37561", "sglang#37933", "vllm#25906", "Megatron-LM#3033")
 
 
 @pytest.mark.parametrize("id", [id for id in REGISTRY if not id.startswith("data.")])

@@ -20,7 +20,7 @@ def broken(**members):
 
 def test_the_reference_is_ok_in_everything_it_offers():
     states = {line.asked: line.state for line in smoke(Reference())}
-    assert states == dict.fromkeys(["attributes", *METHODS], "ok") | {"data": "not offered"}
+    assert states == dict.fromkeys(["attributes", *METHODS], "ok") | dict.fromkeys(Reference.unavailable, "not offered")
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_broken_attribute_ends_it(members, sentence):
 def test_a_missing_method_is_named_and_the_others_are_asked():
     one = broken(logical_rows=None)
     assert line(one, "rows") == ("not offered", "rows", "the adapter has no logical_rows")
-    assert {entry.state for entry in smoke(one) if entry.asked not in ("rows", "data")} == {"ok"}
+    assert {entry.state for entry in smoke(one) if entry.asked not in ("rows", *Reference.unavailable)} == {"ok"}
 
 
 def test_what_the_engine_declares_unavailable_is_not_offered_with_its_reason():

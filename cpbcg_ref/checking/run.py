@@ -74,6 +74,8 @@ class Checker:
 
     def why_not(self, invariant_id: str, part: Part) -> str:
         """Why the engine cannot be asked about this part, "" if it can."""
+        if self.deployment and part.family == "dispatch":
+            return "a configuration describes no choice of graphs for steps"
         table = "delayer" if invariant_id.startswith("delay.") else "server"
         if self.deployment and getattr(self.deployment, table) is None:
             return f"the configuration has no [{table}]"
@@ -117,9 +119,12 @@ class Checker:
         told: dict[str, Any] = {field: round(number, 4) for field, number in numbers.items()}
         for field in ("witnesses", "shares"):
             told[field] = {name: count for one in results for name, count in getattr(one, field).items()}
-        families = [part.family for part in REGISTRY[invariant_id].parts]
-        told["stopped"] = why_stopped([(family, one.stopped) for family, one in zip(families, results, strict=True)])
-        unasked = next((one.message for one in results if one.outcome == "skip"), "")
+        families = [(part.family, one) for part, one in zip(REGISTRY[invariant_id].parts, results, strict=True)]
+        told["stopped"] = why_stopped([(family, one.stopped) for family, one in families])
+        # An engine chooses a bucket for a batch or a graph for a step: that it does not do the other is no gap.
+        asked = {family == "dispatch" for family, one in families if one.outcome != "skip"}
+        skipped = [one.message for family, one in families if one.outcome == "skip" and (family == "dispatch") in asked]
+        unasked = next(iter(skipped), "")
         message = worst.message or (unasked and f"asked in part only: {unasked}")
         return dataclasses.replace(worst, message=message, **told)
 

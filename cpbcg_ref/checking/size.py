@@ -8,7 +8,7 @@ from cpbcg_ref import cases
 
 
 def size(case: Any) -> int:
-    """Tokens, cached tokens and requests of batches; buckets of a ladder; reports of ranks; passes of a window.
+    """Tokens, cached tokens and requests of batches; buckets of a ladder; reports, steps of ranks; passes of a window.
 
     >>> size(cases.LayoutCase(cp_size=4, batch=cases.Batch(lengths=(9, 9, 9), prefixes=(0, 0, 0))))
     30
@@ -51,6 +51,10 @@ def of_select(case: cases.SelectCase) -> int:
     return len(case.capture_num_tokens)
 
 
+def of_step(step: cases.Step) -> int:
+    return step.decodes + sum(step.prefills) + len(step.prefills) + 1
+
+
 SIZES: dict[type, Callable[[Any], int]] = {
     cases.LayoutCase: lambda case: of_batch(case.batch),
     cases.BadLayoutCase: lambda case: sum(map(abs, case.lengths)) + len(case.lengths),
@@ -61,5 +65,6 @@ SIZES: dict[type, Callable[[Any], int]] = {
     cases.PassesCase: lambda case: sum(map(len, case.passes)),
     cases.LastPassCase: lambda case: sum(map(len, (*case.history, case.last, case.other_last))),
     cases.AttemptsCase: lambda case: len(case.attempts),
+    cases.DispatchCase: lambda case: len(case.capture_num_tokens) + sum(map(of_step, case.ranks)),
     cases.VotesCase: lambda case: len(case.waiting),
 }

@@ -102,7 +102,10 @@ class Reference:
     version = version("cpbcg")
     contract = Contract(strategies=STRATEGIES, graph_strategies=STRATEGIES, min_replay_bucket=True)
     roots = tuple(str(Path(cpbcg_ref.__file__).with_name(f"{module}.py")) for module in CORE)
-    unavailable = {"data": "python -m gpu_conformance replays and compares data"}  # noqa: RUF012
+    unavailable = {  # noqa: RUF012
+        "data": "python -m gpu_conformance replays and compares data",
+        "dispatch": "the reference chooses a bucket for a batch of prefills, not a graph for a step",
+    }
     policy = "seed"
     library: Any = cpbcg_ref
 

@@ -5,10 +5,11 @@ from difflib import get_close_matches
 from fnmatch import filter as matching
 
 from cpbcg_ref.errors import InvalidInput
-from cpbcg_ref.invariants import capture, data, delay_reasons, delay_should, delay_trace, layout, replay, select
+from cpbcg_ref.invariants import capture, data, delay_reasons, delay_should, delay_trace, layout, replay, select, steps
 from cpbcg_ref.invariants.model import REGISTERED, Invariant
 
-_FILES = (layout, replay, capture, select, delay_reasons, delay_should, delay_trace, data)  # each registers its own
+# Each of these registers its own.
+_FILES = (layout, replay, capture, select, steps, delay_reasons, delay_should, delay_trace, data)
 _ORDER = ("layout", "capacity", "select", "agree", "replay", "capture", "delay", "data")
 REGISTRY: dict[str, Invariant] = dict(sorted(REGISTERED.items(), key=lambda item: _ORDER.index(item[0].split(".")[0])))
 assert len(REGISTRY) == 44, "the specification has 44 ids"

@@ -97,7 +97,8 @@ def invariant(
         statement = " ".join((function.__doc__ or "").split("\n\n")[0].split()).removesuffix(".")
         bugs = tuple(f"sglang#{bug}" if bug.isdigit() else bug for bug in sources.split())
         one = REGISTERED.get(id) or Invariant(id=id, level=level, statement=statement, sources=bugs)
-        REGISTERED[id] = replace(one, parts=(*one.parts, part))
+        told = tuple(dict.fromkeys((*one.sources, *bugs)))
+        REGISTERED[id] = replace(one, parts=(*one.parts, part), sources=told)
         return function
 
     return register

@@ -5,10 +5,11 @@ from itertools import zip_longest
 from typing import Any
 
 from cpbcg_ref import cases
-from cpbcg_ref.answers import Loaded, Raised, Verdict
+from cpbcg_ref.answers import Graph, Loaded, Raised, Verdict
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.invariants.judging import Turn, turns
 from cpbcg_ref.oracles.buckets import verdicts
+from cpbcg_ref.oracles.graphs import refusals, tokens
 
 WIDEST = 44  # columns of a cell
 Line = Mapping[str, Any]  # of a table: cells by column
@@ -136,6 +137,22 @@ def turn_line(turn: Turn) -> dict[str, Any]:
     return had | {"admitted": turn.admitted, "selected": turn.selected, "replayed": turn.loaded}
 
 
+def of_dispatch(case: cases.DispatchCase, seen: Any, contract: Contract) -> list[Block]:
+    """What every rank has and replays, and which graphs could run it; below, what each graph was captured for."""
+    each, ranks = case.tokens_per_decode, []
+    for rank, (step, chosen) in enumerate(zip(case.ranks, seen.chosen, strict=True)):
+        able = [str(graph) for graph in seen.captured if not refusals(graph, step, tokens_per_decode=each)]
+        told = {"decodes": step.decodes, "prefills": step.prefills, "tokens": tokens(step, each)}
+        ranks.append({"rank": rank} | told | {"replays": chosen or "eager", "could run in": ", ".join(able) or None})
+    return [ranks, "", [captured_for(graph) for graph in seen.captured]]
+
+
+def captured_for(graph: Graph) -> dict[str, Any]:
+    kinds = {"requests": graph.num_requests, "decodes": graph.num_decodes, "prefills": graph.num_prefills}
+    steps = "with a prefill" if graph.needs_prefill else "any"
+    return {"graph": graph} | kinds | {"tokens each": graph.tokens_per_request, "steps": steps}
+
+
 def pass_lines(number: Any, reports: cases.Pass, answers: Sequence[Any]) -> Iterator[dict[str, Any]]:
     for rank, (report, verdict) in enumerate(zip(reports, answers, strict=True)):
         said = {"verdict": verdict}
@@ -164,6 +181,7 @@ PICTURES: dict[type, Callable[[Any, Any, Contract], list[Block]]] = {
     cases.SelectPairCase: of_pair,
     cases.CaptureCase: of_capture,
     cases.ReplayCase: of_replay,
+    cases.DispatchCase: of_dispatch,
     cases.PassesCase: of_passes,
     cases.LastPassCase: of_last_pass,
     cases.AttemptsCase: columns("pass", "attempts", "max_prefill_bs"),

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from cpbcg_ref.cases import Deployment
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.strategies.batches import bad_layout_cases, batches, layout_cases, replay_cases
+from cpbcg_ref.strategies.dispatch import dispatch_cases
 from cpbcg_ref.strategies.negotiation import attempts_cases, last_pass_cases, passes_cases, votes_cases
 from cpbcg_ref.strategies.selection import capture_cases, select_cases, select_pair_cases, servers
 
 __all__ = ["bad_layout_cases", "batches", "cases_for", "layout_cases", "replay_cases"]
 __all__ += ["capture_cases", "select_cases", "select_pair_cases", "servers"]
+__all__ += ["dispatch_cases"]
 __all__ += ["attempts_cases", "last_pass_cases", "passes_cases", "votes_cases"]
 
 
@@ -35,6 +37,8 @@ def cases_for(family: str, contract: Contract, *, deployment: Deployment | None 
     shards = max(sizes, default=1) > 1 and (not server or server.strategy in contract.strategies)
     if family in ("layout", "bad-layout") and not shards:
         return st.nothing()
+    if family == "dispatch":
+        return dispatch_cases(contract) if contract.dispatchers and not deployment else st.nothing()
     strategies: dict[str, st.SearchStrategy[Any]] = {
         "layout": layout_cases(contract, server),
         "bad-layout": bad_layout_cases(contract, server),
