@@ -4,6 +4,8 @@ import re
 import sys
 import time
 from difflib import get_close_matches
+from importlib.util import find_spec
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,18 @@ import click
 
 from cpbcg_ref.cli import ending_well
 from cpbcg_ref.commands.shared import JSON, SEED, UNPINNED, note
+from cpbcg_ref.errors import CpbcgError
 
 WORKLOADS = ("all", "edges", "gqa", "golden")
 
 
+def need_torch() -> None:
+    if find_spec("torch") is None:
+        raise CpbcgError("replaying needs torch, which is not installed: pip install 'cpbcg[torch]'")
+
+
 def inject_of(context: Any, parameter: Any, text: str | None) -> Any:
+    need_torch()
     from gpu_conformance.group import KINDS, Inject
 
     if text is None:
@@ -27,7 +36,15 @@ def inject_of(context: Any, parameter: Any, text: str | None) -> Any:
     return Inject(kind=parsed[1], rank=int(parsed[2]), batch=int(parsed[3]))
 
 
+def seconds(context: Any, parameter: Any, value: float) -> float:
+    """What is no number is in every range."""
+    if isnan(value):
+        raise click.BadParameter("nan is no number of seconds")
+    return value
+
+
 def plant_of(context: Any, parameter: Any, name: str) -> str:
+    need_torch()
     from gpu_conformance.plants import PLANTS
 
     if name and name not in PLANTS:
@@ -60,8 +77,8 @@ def integers(context: Any, parameter: Any, text: str | None) -> tuple[int, ...]:
 @click.option("--dtype", type=click.Choice(["float64", "float32"]), default="float64", show_default=True)
 @click.option("--plant", callback=plant_of, metavar="NAME", default="", help="Plant a defect that must be caught.")
 @click.option("--inject", callback=inject_of, metavar="KIND:RANK@BATCH", help="Let a rank fail, such as kill:1@10.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(1, 3600), default=20.0, show_default=True,
-              help="Seconds without progress after which a rank has failed.")  # fmt: skip
+@click.option("--timeout", "timeout_s", type=click.FloatRange(1, 3600), callback=seconds, default=20.0,
+              show_default=True, help="Seconds without progress after which a rank has failed.")  # fmt: skip
 @JSON
 @UNPINNED
 def main(target: str, json_file: str | None, allow_unpinned: bool, workload: str, dtype: str, **options: Any) -> int:
@@ -81,6 +98,7 @@ def main(target: str, json_file: str | None, allow_unpinned: bool, workload: str
     Exit code, the first that applies: 1 an invariant is violated; 2 a rank failed, the target cannot be obtained, or
     bad usage; 3 an invariant's interesting case never came up; 0.
     """
+    need_torch()
     import torch
 
     from cpbcg_ref.engines.targets import resolve

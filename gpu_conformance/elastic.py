@@ -46,6 +46,11 @@ def ranks() -> int:
     return int(os.environ["WORLD_SIZE"])
 
 
+def ranks_here() -> int:
+    """Those on this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", ranks()))
+
+
 def serve(group: Group, engine: Any) -> list[Seen]:
     """What every rank saw, on every rank. Raises Failure on every rank that lives."""
     dies_with_parent()

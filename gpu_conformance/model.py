@@ -21,6 +21,7 @@ import torch
 from cpbcg_ref.errors import InvalidInput
 from gpu_conformance.arithmetic import Arithmetic, Tensor
 
+BLOCK = 256  # rows that attend at a time
 Run = Callable[..., Any]  # run(name, function, *inputs): the outputs of a segment, computed, captured or replayed
 
 
@@ -113,7 +114,8 @@ class Model:
 
     def project(self, layer: int, hidden: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         normed, shape = self.arithmetic.norm(hidden), self.shape
-        keys, values = torch.split(normed @ self.weights[f"kv {layer}"], shape.kv // 2, dim=-1)
+        both, half = normed @ self.weights[f"kv {layer}"], shape.kv // 2
+        keys, values = both[:, :half], both[:, half:]
         queries = self.rotated(normed @ self.weights[f"query {layer}"], positions)
         return queries, torch.cat((self.rotated(keys, positions), values), dim=-1)
 
@@ -134,7 +136,14 @@ class Model:
     # what is not ---------------------------------------------------------------------------------------------------
 
     def attend(self, queries: Tensor, positions: Tensor, cached: Tensor) -> Tensor:
-        """queries [rows, hidden] at `positions` [rows] of a sequence, over its cached rows [keys, kv]."""
+        """queries [rows, hidden] at `positions` [rows] of a sequence, over its cached rows [keys, kv].
+
+        Some rows at a time: the scores of a long prompt at once are gigabytes.
+        """
+        blocks = [slice(start, start + BLOCK) for start in range(0, max(1, len(queries)), BLOCK)]
+        return torch.cat([self.attend_at_once(queries[block], positions[block], cached) for block in blocks])
+
+    def attend_at_once(self, queries: Tensor, positions: Tensor, cached: Tensor) -> Tensor:
         shape, groups = self.shape, self.shape.heads // self.shape.kv_heads
         keys, values = cached.view(len(cached), 2, shape.kv_heads, shape.head).unbind(1)
         asked = queries.view(len(queries), shape.kv_heads, groups, shape.head)

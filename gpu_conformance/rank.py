@@ -12,12 +12,12 @@ import torch
 
 from gpu_conformance.buffers import Buffers, Cache, Fill, Inputs
 from gpu_conformance.graphs import CpuPool, CudaPool, Graph, eager
-from gpu_conformance.model import AllGather, Model, forward
+from gpu_conformance.model import AllGather, Doing, Model, forward
 from gpu_conformance.plan import Plan, Request, plan
 
 Tensor = torch.Tensor
 NO_FILL = Fill()
-Collective = Generator[AllGather, Tensor, Any]
+Collective = Generator[AllGather | Doing, Tensor, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +61,7 @@ class Rank:
     def capture(self, requests: Mapping[int, Sequence[int]], rows: Mapping[int, int]) -> Collective:
         """A graph per bucket from its synthetic requests, the largest first, as engines do."""
         for bucket in sorted(requests, reverse=True):
+            yield Doing(what=f"capturing bucket {bucket}")
             room = self.buffers[bucket] = self.room(rows[bucket])
             graph = self.graphs[bucket] = self.parts.graph(pool=self.pool, static=room.addresses)
             inputs = room.load(plan(synthetic(requests[bucket]), self.cp_size), self.cp_rank, NO_FILL)

@@ -57,10 +57,9 @@ def groups(asked: Asked, contract: Contract | None = None, *, tell: Callable[[st
     if "zigzag" not in contract.graph_strategies:
         raise TargetError("this engine captures no graphs for zigzag: there is nothing to replay")
     prompts = trace_prompts(asked, tell) if asked.trace else ()
-    pairs = [(launched_driver(asked), elastic.ranks())] if elastic.launched() else allowed(asked, contract)
     made = [
         group(asked, contract, driver, cp_size, arithmetic, workload, prompts)
-        for driver, cp_size in pairs
+        for driver, cp_size in allowed(asked, contract)
         for workload in brought(asked, driver, cp_size)
         for arithmetic in arithmetics(asked, driver, workload)
     ]
@@ -88,17 +87,20 @@ def launched_driver(asked: Asked) -> str:
     """Under torchrun: over nccl or gloo, one group of all ranks."""
     if asked.driver == "lockstep" or asked.cp_sizes not in ((), (elastic.ranks(),)):
         raise InvalidInput(f"torchrun started {elastic.ranks()} ranks: leave out --cp-size and use nccl or gloo")
-    gpus = torch.cuda.device_count()
-    if asked.driver == "nccl" and not gpus:
-        raise InvalidInput("driver nccl needs a GPU per rank, this machine has none")
-    return "nccl" if gpus and asked.driver != "gloo" else "gloo"
+    gpus, here = torch.cuda.device_count(), elastic.ranks_here()
+    if asked.driver == "nccl" and gpus < here:
+        raise InvalidInput(f"driver nccl needs a GPU per rank: {here} ranks on this machine, {gpus} GPUs")
+    return "nccl" if gpus >= here and asked.driver != "gloo" else "gloo"
 
 
 def allowed(asked: Asked, contract: Contract) -> list[tuple[str, int]]:
     """Drivers and sizes that the engine supports; one that was asked for and is not is refused."""
     sizes = [size for size in contract.cp_sizes if size > 1]
-    if wrong := [size for size in asked.cp_sizes if size not in sizes]:
+    wanted = (elastic.ranks(),) if elastic.launched() else asked.cp_sizes
+    if wrong := [size for size in wanted if size not in sizes]:
         raise InvalidInput(f"cp size {wrong[0]}: this engine supports {', '.join(map(str, sizes)) or 'none above 1'}")
+    if elastic.launched():
+        return [(launched_driver(asked), elastic.ranks())]
     if not (found := [pair for pair in pairs(asked) if pair[1] in sizes]):
         supported = ", ".join(map(str, sizes)) or "none above 1"
         raise InvalidInput(f"no group to run: this engine supports the cp sizes {supported}; pass --cp-size")
@@ -159,7 +161,9 @@ def group(
     slots = workloads.GOLDEN_SLOTS if workload == "golden" and not asked.buckets else slots
     told: dict[str, Any] = {"plant": asked.plant, "inject": asked.inject, "timeout_s": asked.timeout_s}
     told |= {"driver": driver, "workload": workload, "server": server, "model": model, "device": device, "slots": slots}
-    return Group(**told, offers=offers(asked, workload, server, slots, prompts))
+    if not (offered := offers(asked, workload, server, slots, prompts)):
+        raise InvalidInput(f"no batch of the workload {workload} fits bucket {largest}, the largest: pass --buckets")
+    return Group(**told, offers=offered)
 
 
 def offers(asked: Asked, workload: str, server: cases.Server, slots: int, prompts: Iterable[int]) -> tuple[Offer, ...]:

@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -80,7 +80,6 @@ def work(
     alike = yield from captured_alike(seen, captured)
     if not alike or isinstance(captured, Raised):
         return seen
-    yield Doing(what="capturing")
     rows = dict(captured.bucket_local_tokens)
     seen.captured = list(rows.items())
     with seen.timed("capture"):
@@ -151,9 +150,11 @@ def differing(name: str, invariant: str, column: list[int], where: str) -> Findi
 
 def serve(rank: Rank, seen: Seen, batch: Plan, bucket: int | None, rows: dict[int, int], *, chunked: bool) -> Any:
     """Run one batch every way there is and compare. chunked: the batch before cached the prefixes."""
-    yield Doing(what=f"batch {seen.number}: reference")
-    with seen.timed("reference"):
-        expected = [alone(rank.truth, request.tokens) for request in batch.sequences]
+    expected = []
+    for request in batch.sequences:
+        yield Doing(what=f"batch {seen.number}: reference")  # of each: a long prompt alone takes seconds
+        with seen.timed("reference"):
+            expected.append(alone(rank.truth, request.tokens))
     if not chunked:
         for request, one in zip(batch.sequences, expected, strict=True):
             rank.cache.rows[:, list(request.slots[: request.prefix])] = one.kv[:, : request.prefix]
@@ -219,6 +220,6 @@ def rerun(rank: Rank, before: torch.Tensor, run: Any) -> Any:
     return (yield from run)
 
 
-@cache
+@lru_cache(512)
 def alone(model: Model, tokens: tuple[int, ...]) -> Whole:
     return whole(model, tokens)

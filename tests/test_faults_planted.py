@@ -79,8 +79,15 @@ def test_without_torch_nothing_is_planted_and_it_says_so(run, monkeypatch):
     monkeypatch.setattr(trials, "run", lambda *keys, **how: asked.append(keys) or trials.Outcome(seed=0))
     code, told, out, _ = run()
     jsonschema.validate(told, SCHEMA)
-    assert (code, told["skipped"], asked[0][2]) == (0, "torch cannot be imported", [])
-    assert "no defects were planted in replayed data: torch cannot be imported" in out
+    assert (code, told["skipped"], asked[0][2]) == (0, "torch cannot be imported: pip install 'cpbcg[torch]'", [])
+    assert "no defects were planted in replayed data: torch cannot be imported: pip install 'cpbcg[torch]'" in out
+
+
+@pytest.mark.usefixtures("nothing_can_be_planted")
+def test_a_plant_that_is_asked_for_without_torch_is_told_what_to_install(run):
+    code, _, _, err = run("--select", "stale-slots")
+    assert code == 2
+    assert "; planted defects are missing here: torch cannot be imported: pip install 'cpbcg[torch]'" in err
 
 
 def test_what_is_named_without_plants_does_not_look_for_them(run, monkeypatch):

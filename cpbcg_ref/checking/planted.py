@@ -28,7 +28,8 @@ class Planted:
 def unavailable() -> str:
     """Why nothing can be planted here; "" if it can."""
     lacking = [name for name in ("torch", LAYER) if find_spec(name) is None]
-    return f"{' and '.join(lacking)} cannot be imported" if lacking else ""
+    install = ": pip install 'cpbcg[torch]'" if "torch" in lacking else ""
+    return f"{' and '.join(lacking)} cannot be imported{install}" if lacking else ""
 
 
 @cache

@@ -39,7 +39,7 @@ def faults(select: Sequence[str], only_list: bool, json_file: str | None, **opti
     from cpbcg_ref.report import faulttable, files, jsonreport
 
     plants = {} if named(select, {*FAULTS, *VARIANTS}) else planted.catalogue()  # which imports torch
-    keys = chosen(select, [*FAULTS, *VARIANTS, *plants])
+    keys = chosen(select, [*FAULTS, *VARIANTS, *plants], lacking=planted.unavailable())
     wrong, right, data = ([key for key in catalogue if key in keys] for catalogue in (FAULTS, VARIANTS, plants))
     files.check_writable(json_file)
     if only_list:
@@ -63,12 +63,16 @@ def named(patterns: Sequence[str], keys: Collection[str]) -> bool:
     return bool(patterns) and set(split(patterns)) <= set(keys)
 
 
-def chosen(patterns: Sequence[str], keys: Sequence[str]) -> set[str]:
-    """Keys that match; a pattern that matches none is a usage error that names the nearest."""
+def chosen(patterns: Sequence[str], keys: Sequence[str], *, lacking: str = "") -> set[str]:
+    """Keys that match; a pattern that matches none is a usage error that names the nearest.
+
+    lacking: why defects that are planted in replayed data are not among them.
+    """
     wanted = split(patterns) or ["*"]
     for name in wanted:
         if not matching(keys, name):
             near = get_close_matches(name, keys, n=3)
             hint = f"did you mean {' or '.join(near)}?" if near else "`cpbcg faults --list` lists them"
-            raise click.UsageError(f"no fault or variant is called {name!r}: {hint}")
+            absent = f"; planted defects are missing here: {lacking}" if lacking else ""
+            raise click.UsageError(f"no fault or variant is called {name!r}: {hint}{absent}")
     return {key for name in wanted for key in matching(keys, name)}

@@ -17,7 +17,7 @@ from cpbcg_ref.cli import ending_well
 from cpbcg_ref.engines import wheels
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.errors import InvalidInput, TargetError
-from gpu_conformance import elastic
+from gpu_conformance import __main__, elastic
 from gpu_conformance.__main__ import main
 from gpu_conformance.scenarios import WORKLOADS, Asked, groups
 
@@ -132,6 +132,8 @@ def test_a_reader_that_stops_reading_changes_no_verdict():
         (["--cp-size", "1"], "cp size 1: this engine supports 2, 3, 4"),
         (["--buckets", "32,"], "'' is not an integer"),
         (["--buckets", "5,32", "--cp-size", "4"], "bucket 5 cannot be captured with cp size 4"),
+        (["--timeout", "nan"], "nan is no number of seconds"),
+        (["--workload", "golden", "--buckets", "64", *QUICK], "no batch of the workload golden fits bucket 64"),
         (["--context-length", "3"], "bucket 32 cannot be captured with cp size 2"),
         (["--trace", "/nowhere"], "cannot be read"),
         (["--trace", "/nowhere", "--workload", "gqa"], "--trace is a workload of its own"),
@@ -154,12 +156,55 @@ def test_a_driver_that_cannot_run_here_says_why(run):
     assert (done.returncode, "driver nccl needs a GPU per rank: " in done.err) == (2, True)
 
 
-def test_ranks_that_torchrun_started_are_one_group(run, monkeypatch):
-    launched = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
-    monkeypatch.setattr(os, "environ", os.environ | launched)
-    monkeypatch.setattr(elastic, "launched", lambda: True)
+@pytest.mark.parametrize("args", [[], ["--plant", "mask"], ["--inject", "kill:1@2"]])
+def test_without_torch_it_says_what_to_install(run, args, monkeypatch):
+    monkeypatch.setattr(__main__, "find_spec", lambda name: None)
+    done = run(*args)
+    assert done.returncode == 2
+    assert done.err == "error: replaying needs torch, which is not installed: pip install 'cpbcg[torch]'\n"
+
+
+@pytest.fixture
+def torchrun(monkeypatch):
+    """torchrun(4): as if it had started so many ranks, all on this machine."""
+
+    def started(ranks):
+        launched = {"RANK": "0", "WORLD_SIZE": str(ranks), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": str(ranks)}
+        monkeypatch.setattr(os, "environ", os.environ | launched)
+        monkeypatch.setattr(elastic, "launched", lambda: True)
+
+    return started
+
+
+def test_ranks_that_torchrun_started_are_one_group(run, torchrun):
+    torchrun(2)
     done = run("--cp-size", "4")
     assert (done.returncode, "torchrun started 2 ranks" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("ranks", [1, 7])
+def test_torchrun_too_starts_only_groups_that_the_engine_supports(run, torchrun, ranks):
+    torchrun(ranks)
+    done = run()
+    assert (done.returncode, f"cp size {ranks}: this engine supports 2, 3, 4" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("driver", "gpus", "taken"),
+    [("auto", 0, "gloo"), ("auto", 1, "gloo"), ("auto", 2, "nccl"), ("gloo", 2, "gloo"), ("nccl", 2, "nccl")],
+)
+def test_under_torchrun_nccl_is_taken_where_every_rank_has_a_gpu(torchrun, monkeypatch, driver, gpus, taken):
+    torchrun(2)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    assert {one.driver for one in groups(Asked(driver=driver, batches=1))} == {taken}
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_under_torchrun_too_nccl_needs_a_gpu_per_rank(torchrun, monkeypatch, gpus):
+    torchrun(2)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    with pytest.raises(InvalidInput, match=f"a GPU per rank: 2 ranks on this machine, {gpus} GPUs"):
+        groups(Asked(driver="nccl"))
 
 
 def test_without_a_gpu_the_default_is_every_size_in_step_and_small_ones_over_gloo(monkeypatch):

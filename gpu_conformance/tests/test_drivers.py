@@ -246,7 +246,7 @@ def sleeps_on_rank_1(function):
 
 HANGS = {  # last operation -> what hangs
     "asking what was captured": (ReferenceServer, "captured"),
-    "capturing": (Graph, "capture"),
+    "capturing bucket 96": (Graph, "capture"),
     "batch 0: reference": (work, "alone"),
     "batch 0: replay": (Rank, "replay"),
 }

@@ -78,6 +78,15 @@ def test_the_model_depends_on_order_position_and_every_key(arithmetic):
     assert not torch.equal(right, whole(model, (0, *tokens)).logits)
 
 
+@pytest.mark.parametrize("rows", [0, 1, 20, 50])
+def test_rows_attend_alike_however_many_do_at_a_time(rows, monkeypatch):
+    model, positions = Model(arithmetic=EXACT), torch.arange(10, 10 + rows)
+    queries, cached = torch.ones(rows, 64).double().cumsum(0), torch.arange(64 * 60.0).view(60, 64).double() % 11
+    at_once = model.attend_at_once(queries, positions, cached)
+    monkeypatch.setattr("gpu_conformance.model.BLOCK", 20)
+    assert torch.equal(model.attend(queries, positions, cached), at_once)
+
+
 def test_weights_are_drawn_before_any_capture():
     assert Model(arithmetic=SMOOTH).__dict__["weights"]
 

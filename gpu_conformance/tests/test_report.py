@@ -13,6 +13,7 @@ from cpbcg_ref import cases
 from cpbcg_ref.report.jsonreport import as_json
 from cpbcg_ref.report.terminal import Printer
 from gpu_conformance.checks import Finding
+from gpu_conformance.failure import KINDS
 from gpu_conformance.report import document, show
 
 FAILED = """\
@@ -117,7 +118,7 @@ def test_the_json_keeps_the_schema(done):
         ("groups", "hit_rate", 1.5),
         ("groups", "surprise", 1),
         ("infrastructure", "rank", -1),
-        ("infrastructure", "kind", ""),
+        ("infrastructure", "kind", "unwell"),
         ("infrastructure", "surprise", 1),
         ("infrastructure", "stacks", {"rank 0": ""}),
     ],
@@ -127,6 +128,10 @@ def test_what_is_no_report_is_refused(part, key, value):
     (told[part][0] if part == "groups" else told[part])[key] = value
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(SCHEMA).validate(told)
+
+
+def test_every_kind_of_failure_is_in_the_schema():
+    assert tuple(SCHEMA["$defs"]["infrastructure"]["properties"]["kind"]["enum"]) == KINDS
 
 
 def test_infrastructure_is_null_where_every_rank_ended():

@@ -136,7 +136,7 @@ def test_a_trace_that_is_missing_is_told(tmp_path):
         list(traces.prompts(tmp_path / "none"))
 
 
-TRACES = Path(os.environ.get("CPBCG_TRACES") or Path(__file__).parents[3] / "shared" / "traces")
+TRACES = Path(os.environ.get("CPBCG_TRACES", "traces"))
 
 
 @pytest.mark.parametrize("pattern", ["Azure*.csv", "mooncake*.jsonl"])
