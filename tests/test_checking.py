@@ -211,7 +211,7 @@ def test_progress_is_told_family_by_family():
         progress=lambda *step: told.append(step),
     )
     assert [(name.split()[0], done, total) for name, done, total in told] == [("reference", n, 2) for n in range(3)]
-    assert [one.invariant for one in report.results] == ["select.pure", "delay.chunk-counts"]
+    assert [one.invariant for one in report.results] == ["select.fits-rows", "delay.chunk-counts"]
     assert any(name.startswith("replay.py:select_replay_bucket") for name in report.executed)
 
 
