@@ -23,32 +23,32 @@ def own_state(tmp_path_factory):
         yield
 
 
-@functools.cache
-def sglang(version):
-    return resolve(f"sglang=={version}")
+engine_of = functools.cache(resolve)
 
 
-def fetched(version):
-    """Folder of a release. Only with CPBCG_FETCH=1 (tox sets it) it is downloaded if it is not cached."""
-    pytest.importorskip("torch", reason="SGLang's code needs torch: install the torch extra")
-    if os.environ.get("CPBCG_FETCH") != "1" and not wheels.cached("sglang", version):
-        pytest.skip(f"sglang=={version} is not in the cache; CPBCG_FETCH=1 downloads it")
-    return wheels.fetch("sglang", version)
+def fetched(version, name="sglang"):
+    """Folder of a release. Only with CPBCG_FETCH=1 (tox sets it) it is downloaded if it is not cached; vLLM never."""
+    pytest.importorskip("torch", reason=f"the code of {name} needs torch: install the torch extra")
+    fetch = os.environ.get("CPBCG_FETCH") == "1" and name != "vllm"  # a wheel of 300 MB
+    if not (fetch or wheels.cached(name, version)):
+        advice = f"cpbcg smoke {name}=={version} fetches it" if name == "vllm" else "CPBCG_FETCH=1 downloads it"
+        pytest.skip(f"{name}=={version} is not in the cache; {advice}")
+    return wheels.fetch(name, version)
 
 
 @pytest.fixture(scope="session")
 def release_folder():
-    """release_folder("0.5.18") -> the folder that contains `sglang`."""
+    """release_folder("0.5.18") -> the folder that contains `sglang`; release_folder("0.9.1", "verl")."""
     return fetched
 
 
 @pytest.fixture(scope="session")
 def release():
-    """release("0.5.18") -> the engine."""
+    """release("0.5.18") -> the engine; release("0.9.1", "verl")."""
 
-    def get(version):
-        fetched(version)
-        return sglang(version)
+    def get(version, name="sglang"):
+        fetched(version, name)
+        return engine_of(f"{name}=={version}")
 
     return get
 

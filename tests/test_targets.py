@@ -146,6 +146,63 @@ def test_an_installed_engine_is_found_without_executing_it(toy, monkeypatch):
     assert targets.known_engines()[-1] == {"name": "toy-engine", "pinned": [], "cached": [], "installed": "2.0"}
 
 
+@pytest.fixture
+def below(here, monkeypatch):
+    """An engine whose package lies in a folder without __init__.py: in `tree` unpacked, in `site` installed."""
+    monkeypatch.setitem(targets.ENGINES, "space-toy", Engine(f"{__name__}:Toy", "space/toy"))
+    for folder in (here / "tree" / "space", here / "site" / "space"):
+        make_tree(folder, __init__="")
+        (folder.parent / "space_toy-3.0.dist-info").mkdir()
+        (folder.parent / "space_toy-3.0.dist-info" / "METADATA").write_text("Name: space-toy\nVersion: 3.0\n")
+    return here
+
+
+@pytest.mark.parametrize("given", ["tree", "tree/space/toy"])
+def test_a_package_in_a_folder_that_is_none_is_found_in_a_tree(below, given):
+    found = resolve(f"space-toy@{given}")
+    assert (found.package_root, found.version) == (below / "tree", "3.0")
+
+
+def test_a_package_in_a_folder_that_is_none_is_found_where_it_is_installed(below, monkeypatch):
+    assert "space-toy is not installed" in refusal("space-toy")
+    monkeypatch.syspath_prepend(str(below / "site"))
+    found = resolve("space-toy")
+    assert (found.package_root, found.version) == (below / "site", "3.0")
+
+
+@pytest.fixture
+def variant(toy, monkeypatch):
+    """Another name for the same toy, installed."""
+    install(toy / "site")
+    monkeypatch.syspath_prepend(str(toy / "site"))
+    monkeypatch.setitem(targets.ENGINES, "toy-engine:other", Engine(f"{__name__}:Toy", "toy"))
+    return toy
+
+
+def test_two_names_of_one_release_share_it(variant, monkeypatch):
+    asked = []
+    monkeypatch.setattr(wheels, "fetch", lambda *args, **options: asked.append(args) or variant)
+    assert resolve("toy-engine:other").version == "2.0"
+    assert resolve("toy-engine:other@site").version == "2.0"
+    assert resolve("toy-engine:other==1.0").version == "1.0"
+    assert asked == [("toy-engine", "1.0")]
+    assert targets.known_engines()[-1]["name"] == "toy-engine:other"
+
+
+@pytest.mark.parametrize("rest", ["==2.0", "==LATEST", "@site"])
+def test_an_engine_that_is_checked_as_it_is_installed_has_no_releases_and_no_trees(variant, monkeypatch, rest):
+    monkeypatch.setitem(targets.ENGINES, "toy-engine:other", Engine(f"{__name__}:Toy", "toy", tried_on="2.0"))
+    assert refusal(f"toy-engine:other{rest}") == (
+        f"'toy-engine:other{rest}': toy-engine is checked as it is installed in {sys.prefix}: write toy-engine:other"
+    )
+    assert targets.supported_range("toy-engine:other") == "2.0"
+
+
+def test_where_torch_is_not_installed_its_command_is_told(here, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert refusal("torch:per-document") == f"torch is not installed in {sys.prefix}: pip install 'cpbcg[torch]'"
+
+
 def test_an_engine_that_is_not_installed_is_refused_with_the_other_ways(toy):
     assert refusal("toy-engine") == (
         f"toy-engine is not installed in {sys.prefix}: name a release (toy-engine==V) or a tree (toy-engine@DIR)"
@@ -180,7 +237,7 @@ def test_a_release_is_fetched_and_its_number_is_the_version(toy, monkeypatch):
 @pytest.mark.parametrize("version", ["", "latest", "0.5.*", "0.5.18 --pre", "../0.5", "\u0663.0", "1\n--index-url=x"])
 def test_what_is_not_one_release_never_reaches_pip(toy, monkeypatch, version):
     monkeypatch.setattr(wheels, "fetch", lambda *args, **options: pytest.fail("fetched"))
-    assert "is not one release, write a number such as toy-engine==" in refusal(f"toy-engine=={version}")
+    assert "is not one release, write a number such as toy-engine==1.0 or LATEST" in refusal(f"toy-engine=={version}")
 
 
 def test_latest_is_the_newest_release_that_is_pinned_and_it_is_said_which(toy, monkeypatch):
@@ -335,7 +392,12 @@ def test_the_known_engines_have_pins_and_say_what_is_cached(here, monkeypatch):
 
 def test_the_supported_range_is_the_pinned_one():
     assert targets.supported_range("sglang") == "0.5.16 to 0.5.23"
-    assert targets.supported_range("nothing") == "no release"
+    assert targets.supported_range("megatron-core") == "0.16.1"
+    assert targets.supported_range("torch:per-document") == "2.13.0"
+
+
+def test_an_engine_without_a_known_release_has_no_supported_range(toy):
+    assert targets.supported_range("toy-engine") == "no release"
 
 
 def test_the_installed_version_agrees_with_this_environment():

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cpbcg_ref.engines import wheels
+from cpbcg_ref.engines.targets import ENGINES, released
 from cpbcg_ref.errors import TargetError
 
 FILES = {
@@ -294,6 +295,7 @@ def test_a_relative_cache_folder_gives_an_absolute_path(toy, tmp_path, monkeypat
 def test_the_shipped_pins_are_whole_and_name_the_release_they_stand_for():
     listed = tomllib.loads(wheels.PINS.read_text())
     assert list(listed["sglang"]) == [f"0.5.{patch}" for patch in range(16, 24)]
+    assert set(listed) == {released(name) for name, engine in ENGINES.items() if not engine.tried_on}
     for name, releases in listed.items():
         for version, entry in releases.items():
             assert entry["file"].startswith(f"{name.replace('-', '_')}-{version}-"), entry

@@ -5,6 +5,7 @@ sglang                           the installed one: its files are found, the pac
 sglang==0.5.18                   a published wheel, see wheels.py
 sglang==LATEST                   the newest of those that pins.toml knows
 sglang@DIR                       an unpacked tree: repository root, its python/, the package or its parent folder
+torch, torch:per-document        the installed one: what two names with one release share is before the colon
 path/to/file.py:Class            an adapter in a file; the file's folder can be imported from
 package.module:Class             an adapter in a module; the working directory can be imported from
 fault:KEY, variant:KEY           a miniature of the catalogue of seeded faults: wrong, or different and right
@@ -34,14 +35,31 @@ FORMS = "reference, NAME, NAME==VERSION, NAME@DIR, path/to/file.py:Class, packag
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine from elsewhere: its adapter, called with (package_root, version), and its package's folder name."""
+    """An engine from elsewhere: its adapter, called with (package_root, version), and its package's folder.
+
+    The folder has an __init__.py; it may lie in one without ("megatron/core"). tried_on: for an engine that can only be
+    checked as it is installed, the release that its adapter was made for.
+    """
 
     adapter: str
     package: str
+    tried_on: str = ""
+
+    def root(self, package: Path) -> Path:
+        """The folder that imports start from."""
+        return package.parents[self.package.count("/")]
 
 
 REFERENCES = {"reference": Reference, "reference:hardened": Hardened}
-ENGINES = {"sglang": Engine("cpbcg_ref.engines.sglang:SGLang", "sglang")}
+ENGINES = {
+    "sglang": Engine("cpbcg_ref.engines.sglang:SGLang", "sglang"),
+    "vllm": Engine("cpbcg_ref.engines.vllm:VLLM", "vllm"),
+    "megatron-core": Engine("cpbcg_ref.engines.megatron:Megatron", "megatron/core"),
+    "transformer-engine": Engine("cpbcg_ref.engines.transformer_engine:TransformerEngine", "transformer_engine"),
+    "verl": Engine("cpbcg_ref.engines.verl:Verl", "verl"),
+    "torch": Engine("cpbcg_ref.engines.torch_native:HeadTail", "torch", tried_on="2.13.0"),
+    "torch:per-document": Engine("cpbcg_ref.engines.torch_native:PerDocument", "torch", tried_on="2.13.0"),
+}
 
 
 def known_engines() -> list[dict[str, Any]]:
@@ -51,16 +69,21 @@ def known_engines() -> list[dict[str, Any]]:
     """
     engines = []
     for name in (*REFERENCES, *ENGINES):
-        pinned, here = list(wheels.pins(name)), installed(name) if name in ENGINES else None
-        cached = [version for version in pinned if wheels.cached(name, version)]
+        pinned, here = list(wheels.pins(released(name))), installed(name) if name in ENGINES else None
+        cached = [version for version in pinned if wheels.cached(released(name), version)]
         engines.append({"name": name, "pinned": pinned, "cached": cached, "installed": here[1] if here else None})
     return engines
 
 
+def released(name: str) -> str:
+    """What the releases of an engine are called."""
+    return name.partition(":")[0]
+
+
 def supported_range(name: str) -> str:
     """The releases that an adapter was made for, for messages: "0.5.16 to 0.5.23"."""
-    pinned = list(wheels.pins(name))
-    return f"{pinned[0]} to {pinned[-1]}" if pinned else "no release"
+    pinned = list(wheels.pins(released(name))) or [ENGINES[name].tried_on or "no release"]
+    return " to ".join(dict.fromkeys((pinned[0], pinned[-1])))
 
 
 def resolve(target: str, *, allow_unpinned: bool = False, progress: wheels.Tell | None = None) -> Any:
@@ -72,23 +95,30 @@ def resolve(target: str, *, allow_unpinned: bool = False, progress: wheels.Tell 
     >>> resolve("reference").name
     'reference'
     """
-    named = re.fullmatch(r"([\w-]+)(?:(==|@)(.*))?", exact(target, tell=progress), re.DOTALL)
+    named = re.fullmatch(r"([\w:-]+)(?:(==|@)(.*))?", exact(target, tell=progress), re.DOTALL)
     name, separator, rest = named.groups("") if named else ("", "", "")
     kind, _, key = target.partition(":")
     if kind in ("fault", "variant"):
         return miniature(kind, key)
     if name not in ENGINES:
         return own_adapter(target)
+    if separator and ENGINES[name].tried_on:
+        raise TargetError(f"{target!r}: {released(name)} is checked as it is installed in {sys.prefix}: write {name}")
     if not separator:
         place = installed(name)
     elif separator == "@":
         place = unpacked(name, rest)
     elif re.fullmatch(r"\d[\w.!+-]*", rest, re.ASCII):
-        place = wheels.fetch(name, rest, allow_unpinned=allow_unpinned, progress=progress), rest
+        place = wheels.fetch(released(name), rest, allow_unpinned=allow_unpinned, progress=progress), rest
     else:
-        raise TargetError(f"{target!r}: {rest!r} is not one release, write a number such as {name}==0.5.18 or {LATEST}")
+        number = next(reversed(wheels.pins(released(name))), "1.0")
+        raise TargetError(
+            f"{target!r}: {rest!r} is not one release, write a number such as {name}=={number} or {LATEST}"
+        )
     if place is None:
-        raise TargetError(f"{name} is not installed in {sys.prefix}: name a release ({name}==V) or a tree ({name}@DIR)")
+        others = f"name a release ({name}==V) or a tree ({name}@DIR)"
+        advice = "pip install 'cpbcg[torch]'" if ENGINES[name].tried_on else others
+        raise TargetError(f"{released(name)} is not installed in {sys.prefix}: {advice}")
     return make(target, name, *place)
 
 
@@ -101,9 +131,9 @@ def exact(target: str, *, tell: wheels.Tell | None = None) -> str:
     'sglang==0.5.18'
     """
     name, _, release = target.partition("==")
-    if name not in ENGINES or release != LATEST:
+    if name not in ENGINES or ENGINES[name].tried_on or release != LATEST:
         return target
-    if not (pinned := list(wheels.pins(name))):
+    if not (pinned := list(wheels.pins(released(name)))):
         raise TargetError(f"{target}: no release of {name} is in pins.toml, so none is the latest: write its number")
     if tell:
         tell(f"{target} is {name}=={pinned[-1]}, the newest release with a known sha256")
@@ -134,17 +164,20 @@ def make(target: str, name: str, root: Path, version: str) -> Any:
 
 def installed(name: str) -> tuple[Path, str] | None:
     """Package root and version of what this Python would import, found without executing it."""
-    spec = importlib.util.find_spec(ENGINES[name].package)
-    if spec is None or spec.origin is None:
-        return None  # a folder without __init__.py, such as a clone in the working directory, is no installation
-    root = Path(spec.origin).parents[1]
-    return root, tree_version(name, root)
+    first, *inside = ENGINES[name].package.split("/")
+    spec = importlib.util.find_spec(first)
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        package = Path(folder, *inside)
+        if (package / "__init__.py").is_file():  # else it may be a clone in the working directory: no installation
+            root = ENGINES[name].root(package)
+            return root, tree_version(name, root)
+    return None
 
 
 def unpacked(name: str, folder: str) -> tuple[Path, str]:
     """Package root and version of a tree. The parent layouts come first: a clone often has the package's name."""
     package, base = ENGINES[name].package, absolute(folder)
-    roots = [base, base / "python", *([base.parent] if base.name == package else [])]
+    roots = [base, base / "python", *([ENGINES[name].root(base)] if base.as_posix().endswith(f"/{package}") else [])]
     for root in roots if folder else []:
         if next((root / package).rglob("*.py"), None):
             return root, tree_version(name, root)
@@ -168,7 +201,7 @@ def anywhere(target: str) -> str:
 def tree_version(name: str, root: Path) -> str:
     """Read, never executed: _version.py, version.py, or the metadata that a wheel leaves beside the package."""
     package = root / ENGINES[name].package
-    metadata = sorted(root.glob(f"{name.replace('-', '_')}-*.dist-info/METADATA"))
+    metadata = sorted(root.glob(f"{released(name).replace('-', '_')}-*.dist-info/METADATA"))
     for file in (package / "_version.py", package / "version.py", *metadata):
         text = file.read_text("utf-8", "replace") if file.is_file() else ""
         if found := re.search(r"""^(?:__version__ ?=.*["']([^"']+)["']|Version: (\S+))\s*$""", text, re.MULTILINE):
