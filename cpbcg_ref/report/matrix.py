@@ -162,7 +162,8 @@ def row_of(name: str, columns: list[Column], notes: dict[tuple[Any, ...], Note])
 
 
 def cell_of(name: str, column: Column, notes: dict[tuple[Any, ...], Note]) -> Cell:
-    result = column.results.get(name) or {"outcome": "error", "message": column.problem, "examples": 0}
+    broken = {"outcome": "error", "message": column.problem, "examples": 0}
+    result = broken if column.problem else column.results[name]
     note = note_on(column, name, result, notes) if result["message"] else None
     told = {"outcome": result["outcome"], "level": REGISTRY[name].level, "examples": result["examples"]}
     return Cell(column=column, note=note, **told)

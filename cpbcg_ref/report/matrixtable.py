@@ -171,7 +171,7 @@ def show_note(note: Note, printer: Printer) -> None:
     word = "ADVICE" if (note.outcome, note.level) == ("fail", "SHOULD") else note.outcome.upper()
     style = COLOURS["unwitnessed" if word == "ADVICE" else note.outcome]
     printer.finding(word, note.about, note.message, style=style)
-    if note.where not in note.about:
+    if not note.columns[0].problem:  # then its target has been named
         printer.wrapped(note.where, indent="    ", hanging="")
     for command in list(note.commands.values())[:1]:
         printer.say(f"    {command}")
