@@ -108,9 +108,10 @@ def ask_required(engine: Any, lengths: tuple[int, ...], **how: Any) -> tuple[Any
 
 def ask_bad_layout(engine: Any, case: cases.BadLayoutCase) -> answers.BadLayoutSeen:
     batch, how = cases.Batch(lengths=case.lengths, prefixes=(0,) * len(case.lengths)), group(case)
+    factor = {"padding_factor": case.padding_factor} if case.padding_factor else {}
     return answers.BadLayoutSeen(
         active=ask_active(engine, batch, **how),
-        rows=as_tokens(engine, ask_shard(engine, batch, **how)),
+        rows=as_tokens(engine, ask_shard(engine, batch, **factor, **how)),
         required=ask_required(engine, case.lengths, **how) or (),
     )
 

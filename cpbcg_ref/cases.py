@@ -49,11 +49,16 @@ class LayoutCase:
 
 @dataclass(frozen=True, kw_only=True)
 class BadLayoutCase:
-    """A batch that the strategy cannot shard (negative, empty or too short lengths), pushed into the sharder itself."""
+    """A batch that the strategy cannot shard (negative, empty or too short lengths), pushed into the sharder itself.
+
+    `padding_factor`: what the caller has each length padded to a multiple of, where an engine leaves that to the caller
+    (0: what the engine's layout takes).
+    """
 
     cp_size: int
     lengths: tuple[int, ...]
     strategy: str = "zigzag"
+    padding_factor: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -306,6 +306,33 @@ def test_what_cannot_be_sharded_is_refused_or_kept_whole(lengths, seen, sentence
     assert verdict("layout.bad-input", BadLayoutCase(cp_size=2, lengths=lengths), seen) == sentence
 
 
+def test_padding_that_the_caller_chose_loses_no_token():
+    case = BadLayoutCase(cp_size=3, lengths=(1, 7), padding_factor=4)
+    kept = BadLayoutSeen(active=(False,) * 3, rows=((0, 1, 6), (2, 5), (3, 4, 7)), required=())
+    assert verdict("layout.bad-input", case, kept) is None
+    assert verdict("layout.bad-input", case, replace(kept, rows=REFUSED)) is None
+    cut = replace(kept, rows=((1, 6), (2, 5), (3, 4)))
+    told = "padded to multiples of 4 without an error, but 2 of 8 tokens have no owner, first token 0"
+    assert verdict("layout.bad-input", case, cut) == told
+
+
+@pytest.mark.parametrize(
+    ("contract", "asked"),
+    [
+        ({}, True),
+        ({"min_length": 1}, True),
+        ({"divides": 2}, True),
+        ({"padding_factor": True}, True),
+        ({"negative_lengths": True}, True),
+        ({"negative_lengths": False}, False),
+    ],
+)
+def test_an_engine_that_shards_whatever_it_can_be_told_is_asked_for_no_refusal(contract, asked):
+    contract = Contract(**{"min_length": 0, "negative_lengths": not contract} | contract)
+    why_not = {part.excluded(contract) for part in REGISTRY["layout.bad-input"].parts}
+    assert why_not == ({""} if asked else {"it shards every batch that it can be told of"})
+
+
 @pytest.mark.parametrize(
     ("lengths", "required", "sentence"),
     [
@@ -397,6 +424,38 @@ class CountsAnything(Toy):
 
 def batch(*lengths, prefix=0):
     return Batch(lengths=lengths, prefixes=(prefix, *(0 for _ in lengths[1:])))
+
+
+class PadsAsAsked(Toy):
+    """Each length to a multiple of the factor and then of twice the ranks."""
+
+    def shard(self, batch, payload, *, cp_size, strategy, padding_factor=1):
+        ranks, values = [[] for _ in range(cp_size)], iter(payload)
+        for length in batch.lengths:
+            mine = [next(values) for _ in range(length)]
+            while len(mine) % padding_factor or self.odd(len(mine), cp_size):
+                mine.append(0)
+            size = len(mine) // (2 * cp_size)
+            for rank, rows in enumerate(ranks):
+                late = 2 * cp_size - 1 - rank
+                rows += mine[rank * size : (rank + 1) * size] + mine[late * size : (late + 1) * size]
+        return ranks
+
+    def odd(self, length, cp_size):
+        return length % (2 * cp_size)
+
+
+class TrustsTheFactor(PadsAsAsked):
+    def odd(self, length, cp_size):
+        return False
+
+
+def test_an_engine_that_trusts_the_callers_factor_is_rejected():
+    case = BadLayoutCase(cp_size=3, lengths=(1,), padding_factor=2)
+    assert judged(PadsAsAsked(), "layout.bad-input", case) is None
+    assert judged(TrustsTheFactor(), "layout.bad-input", case) == (
+        "padded to multiples of 2 without an error, but 1 of 1 tokens have no owner, first token 0"
+    )
 
 
 ACTIVE = LayoutCase(cp_size=2, batch=batch(5, 9), spare_rows=1)

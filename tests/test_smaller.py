@@ -1,5 +1,7 @@
 """A shrunk case has no request, token, batch or bucket that its violation does without."""
 
+from dataclasses import replace
+
 import pytest
 
 from cpbcg_ref.cases import (
@@ -52,6 +54,11 @@ def test_a_smaller_layout_is_one_that_the_engine_shards():
 
 def test_a_smaller_bad_layout_still_cannot_be_sharded():
     assert [one.lengths for one in smaller(CASES[1], ZIGZAG)] == [(1, 8), (9, 1)]
+
+
+def test_a_smaller_bad_layout_keeps_the_factor_that_it_is_padded_to():
+    case = BadLayoutCase(cp_size=2, lengths=(8, 4), padding_factor=6)
+    assert list(smaller(case, ZIGZAG)) == [replace(case, lengths=(4,)), replace(case, lengths=(8,))]
 
 
 def test_a_bucket_shrinks_with_its_batch():

@@ -292,6 +292,21 @@ def test_an_engine_of_one_sequence_without_a_cache_gets_one_request_and_no_cache
     assert not [case for case in bad if shardable(case.lengths, case.cp_size, "zigzag", **alone.sharding)]
 
 
+def test_sequences_that_come_with_their_tokens_are_never_shorter_than_nothing():
+    told = Contract(negative_lengths=False)
+    assert min(length for case in examples(bad_layout_cases(told)) for length in case.lengths) == 0
+    nothing_is_bad = Contract(negative_lengths=False, min_length=0)
+    assert {case.lengths for case in examples(bad_layout_cases(nothing_is_bad))} == {()}
+
+
+def test_a_caller_who_chooses_the_padding_chooses_a_factor_that_does_not_fit():
+    found = examples(bad_layout_cases(Contract(min_length=0, negative_lengths=False, padding_factor=True)))
+    assert all(case.padding_factor % (2 * case.cp_size) for case in found)
+    assert {2, 4} < {case.padding_factor for case in found if case.cp_size == 3}
+    assert {1} < {length for case in found for length in case.lengths}
+    assert {case.padding_factor for case in examples(bad_layout_cases(Contract()))} == {0}
+
+
 @pytest.mark.parametrize("family", ["layout", "bad-layout"])
 def test_a_server_without_context_parallelism_is_asked_no_layout(family):
     server = Server(cp_size=1, capture_num_tokens=(64,), context_length=64)

@@ -31,8 +31,8 @@ def layout(*lengths, prefix=0, **options):
     return LayoutCase(cp_size=4, batch=batch(*lengths, prefix=prefix), **options)
 
 
-def bad(*lengths):
-    return BadLayoutCase(cp_size=4, lengths=lengths)
+def bad(*lengths, factor=0):
+    return BadLayoutCase(cp_size=4, lengths=lengths, padding_factor=factor)
 
 
 def capture(context, *ladder):
@@ -79,6 +79,12 @@ FIT, EAGER, SHORT, UNKNOWN = batch(9, 9, 9), batch(8), batch(24, 3), batch(27, k
             "a remainder above cp",
             layout(8, 13),
             [layout(8, 12), layout(16), layout(13, strategy="interleave")],
+        ),
+        (
+            "layout.bad-input",
+            "a factor that leaves tokens over",
+            bad(3, 1, factor=6),
+            [bad(3, 1, factor=8), bad(7, factor=4), bad(9), bad(factor=6)],
         ),
         ("layout.bad-input", "a length below cp", bad(9, 3), [bad(9, 0), bad(9, 4), bad(9)]),
         ("capacity.required", "remainders pile up", layout(9, 9, 9), [layout(8, 8), layout(27)]),

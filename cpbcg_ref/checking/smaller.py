@@ -88,7 +88,7 @@ def layouts(case: LayoutCase, contract: Contract) -> Iterator[LayoutCase]:
 
 def bad_layouts(case: BadLayoutCase, contract: Contract) -> Iterator[BadLayoutCase]:
     for lengths in without(case.lengths):
-        if not shardable(lengths, case.cp_size, case.strategy, **contract.sharding):
+        if case.padding_factor or not shardable(lengths, case.cp_size, case.strategy, **contract.sharding):
             yield replace(case, lengths=lengths)
 
 

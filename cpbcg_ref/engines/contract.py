@@ -16,7 +16,7 @@ engine lacks is skipped with that reason; only `layout` is needed by all of `lay
 layout
     shard(batch, payload, *, cp_size, strategy) -> list[list[int]]
         shard one int per token the way hidden states move; physical rows of every rank, padding where and as the engine
-        makes it (declare its value in `Contract.padding_value`)
+        makes it (declare its value in `Contract.padding_value`); takes `padding_factor` too where that is declared
 gate
     is_cp_active(batch, *, cp_size, strategy, cp_rank) -> bool                  is this batch sharded at all
 rows
@@ -105,7 +105,9 @@ class Contract:
     ladder: captured buckets are the asked ones rounded up to a multiple of ladder * cp_size (0: as asked).
     min_replay_bucket: does it offer the opt-in floor. padding_value: what `shard` puts in padding rows of the payload.
     max_requests: most requests of a batch that it shards (0: any number). cached_prefixes: can a request have tokens in
-    the KV cache already. dispatchers: the ways in which the choice of a graph for a step can be set up, by name.
+    the KV cache already. negative_lengths: can it be told one, which sequences that come with their tokens never have.
+    padding_factor: does the caller choose what lengths are padded to a multiple of. dispatchers: the ways in which the
+    choice of a graph for a step can be set up, by name.
     """
 
     strategies: tuple[str, ...] = ("zigzag",)
@@ -120,6 +122,8 @@ class Contract:
     padding_value: int = 0
     max_requests: int = 0
     cached_prefixes: bool = True
+    negative_lengths: bool = True
+    padding_factor: bool = False
     dispatchers: Mapping[str, Dispatcher] = field(default_factory=dict)
 
     @property

@@ -14,7 +14,7 @@ from cpbcg_ref.cases import BadLayoutCase, LayoutCase
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.invariants.judging import about, padded, raised, shards
 from cpbcg_ref.invariants.model import Judge, Sentences, invariant, only_if
-from cpbcg_ref.oracles.tokens import causal_keys, live_rows, places
+from cpbcg_ref.oracles.tokens import causal_keys, live_rows, places, smallest_multiple
 
 Owners = dict[int | None, tuple[int, int]]  # (request, position) of every token of the batch
 
@@ -37,6 +37,11 @@ def reads(**answers: str) -> Callable[[Judge], Judge]:
     return each
 
 
+def nothing_bad(contract: Contract) -> str:
+    told = contract.negative_lengths or contract.padding_factor
+    return "" if told or contract.min_length or contract.divides else "it shards every batch that it can be told of"
+
+
 rows_and = partial(reads, rows="sharding")
 gathered = rows_and(restored="gathering")
 gathered_spare = rows_and(spare_rows="sharding to captured rows", spare_restored="gathering those")
@@ -44,7 +49,7 @@ moved = rows_and(positions="sharding positions")
 attended = rows_and(segments="kv segments")
 answered = rows_and(required="required rows")
 layout = partial(invariant, family="layout", each=rows_and())
-bad_layout = partial(invariant, family="bad-layout", each=reads())
+bad_layout = partial(invariant, family="bad-layout", each=reads(), excluded=nothing_bad)
 
 
 @only_if(lambda contract: contract.max_requests != 1)
@@ -93,6 +98,14 @@ def a_length_below_cp(case: BadLayoutCase, seen: BadLayoutSeen) -> bool:
     return 0 < min(case.lengths, default=0) < case.cp_size
 
 
+@only_if(lambda contract: contract.padding_factor)
+def a_factor_that_leaves_tokens_over(case: BadLayoutCase, seen: BadLayoutSeen) -> bool:
+    """In some padded length, by fewer than 2 x cp of them."""
+    padded = [smallest_multiple(length, case.padding_factor or 2 * case.cp_size) for length in case.lengths]
+    return any(length % (2 * case.cp_size) for length in padded)
+
+
+@only_if(lambda contract: contract.negative_lengths)
 def a_negative_length(case: BadLayoutCase, seen: BadLayoutSeen) -> bool:
     return min(case.lengths, default=0) < 0
 
@@ -294,7 +307,7 @@ def required(case: LayoutCase, seen: Any, contract: Contract) -> Sentences:
             yield f"rank {rank} requires {answer} rows, its shard has {len(rows)}"
 
 
-@bad_layout("layout.bad-input", a_length_below_cp, sources="SkyRL#1407 verl#5981")
+@bad_layout("layout.bad-input", a_length_below_cp, a_factor_that_leaves_tokens_over, sources="SkyRL#1407 verl#5981")
 def sharder_refuses(case: BadLayoutCase, seen: BadLayoutSeen, contract: Contract) -> Sentences:
     """A length that cannot be sharded is refused loudly by what shards it (admission answers eager), a negative one
     everywhere; never dropped, duplicated or wrapped."""
@@ -302,7 +315,8 @@ def sharder_refuses(case: BadLayoutCase, seen: BadLayoutSeen, contract: Contract
         if a_negative_length(case, seen):
             yield "a negative length was sharded without an error"
         for wrong in misowned(seen.rows, sum(case.lengths)):  # rows that own every token once are no harm
-            yield f"sharded without an error, but {wrong}"
+            how = f"padded to multiples of {case.padding_factor}" if case.padding_factor else "sharded"
+            yield f"{how} without an error, but {wrong}"
 
 
 @bad_layout("layout.bad-input", a_negative_length, needs=("capacity",))

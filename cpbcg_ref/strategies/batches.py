@@ -4,6 +4,8 @@ Uniform lengths almost never overflow a bucket. Batches do that fill a bucket to
 many requests of one remainder, since the remainders of all requests pile up on the same ranks.
 """
 
+from dataclasses import replace
+
 from cpbcg_ref.cases import BadLayoutCase, Batch, LayoutCase, ReplayCase, Server
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.strategies.choices import Pick, read_off
@@ -65,19 +67,24 @@ def layout_case(pick: Pick, contract: Contract, server: Server | None = None) ->
 
 
 def bad_layout_case(pick: Pick, contract: Contract, server: Server | None = None) -> BadLayoutCase:
-    """One length that cannot be sharded among good ones, or no request at all."""
+    """One length that cannot be sharded among good ones, good ones with a factor that cuts them, or no request."""
     cp_size, strategy = group(pick, contract, server)
-    least, step = contract.min_length * cp_size, max(1, contract.divides * cp_size)
-    bad = [length for length in (0, 1, cp_size, least - 1, -1, -cp_size) if length < least]
+    least, step, factor = contract.min_length * cp_size, max(1, contract.divides * cp_size), 0
+    lowest = -cp_size if contract.negative_lengths else 0
+    bad = [length for length in (0, 1, cp_size, least - 1, -1, -cp_size) if lowest <= length < least]
     bad += [least + 1] if (least + 1) % step else []
     if strategy == "interleave":  # any length will do, as long as the batch has a token per rank
         lengths = pick(((-1,), (pick(range(cp_size)),), (1 + cp_size, -1)))
     else:
         good = [pick(legal_lengths(max(1, least), step)) for _ in range(4)][: pick(range(5))]
         good = good[: contract.max_requests - 1] if contract.max_requests else good
-        good.insert(pick(range(len(good) + 1)), pick(bad))
-        lengths = tuple(good)
-    return BadLayoutCase(cp_size=cp_size, lengths=pick([lengths] * 15 + [()]), strategy=strategy)
+        if contract.padding_factor:
+            good, factor = good or [1], pick([n for n in range(2, 3 * cp_size + 1) if n % (2 * cp_size)])
+        if bad:
+            good.insert(pick(range(len(good) + 1)), pick(bad))
+        lengths = tuple(good) if bad or factor else ()
+    some = BadLayoutCase(cp_size=cp_size, lengths=lengths, strategy=strategy, padding_factor=factor)
+    return pick([some] * 15 + [replace(some, lengths=())])
 
 
 def fill(total: int, *, requests: int, unit: int, remainder: int, longest: int) -> Lengths:
