@@ -13,6 +13,7 @@ import click
 
 from cpbcg_ref.commands.about import engines, explain, invariants, smoke
 from cpbcg_ref.commands.check import check
+from cpbcg_ref.commands.diff import diff
 from cpbcg_ref.commands.faults import faults
 from cpbcg_ref.commands.fuzz import fuzz
 from cpbcg_ref.commands.matrix import matrix
@@ -70,7 +71,7 @@ def cli() -> None:
     """
 
 
-for command in (check, matrix, fuzz, replay, faults, smoke, engines, invariants, explain):
+for command in (check, diff, matrix, fuzz, replay, faults, smoke, engines, invariants, explain):
     cli.add_command(command)
 
 if __name__ == "__main__":

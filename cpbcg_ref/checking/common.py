@@ -1,14 +1,15 @@
 """What two engines can both be asked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from math import lcm
 from typing import Any
 
-from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.engines.contract import Contract, Dispatcher
 
 NEEDED = {"layout": ("cp_sizes", "strategies"), "bad-layout": ("cp_sizes", "strategies")}
 NEEDED |= {"replay": ("cp_sizes", "graph_strategies"), "capture": ("cp_sizes", "graph_strategies")}
+NEEDED |= {"dispatch": ("dispatchers",)}
 SHARDED = ("layout", "bad-layout", "capture")
 
 
@@ -17,10 +18,28 @@ def either(one: int, other: int) -> int:
     return min(one, other) if one and other else one or other
 
 
+def shared(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(item for item in one if item in other)
+
+
+def dispatchers(left: Mapping[str, Dispatcher], right: Mapping[str, Dispatcher]) -> dict[str, Dispatcher]:
+    """The ways of setting up that both have, with what can be asked of either."""
+    found = {}
+    for name in shared(tuple(left), tuple(right)):
+        one, other = left[name], right[name]
+        told: dict[str, Any] = {field: shared(getattr(one, field), getattr(other, field)) for field in BOTH_HAVE}
+        if all(told.values()) and one.even == other.even:
+            multiples, choosable = one.multiples or other.multiples, one.choosable and other.choosable
+            found[name] = replace(one, **told, multiples=multiples, choosable=choosable)
+    return found
+
+
+BOTH_HAVE = ("modes", "tokens_per_decode")
 RULES: dict[str, Callable[[Any, Any], Any]] = {
     "divides": lambda one, other: lcm(max(1, one), max(1, other)),
     "min_length": max,
     "max_requests": either,
+    "dispatchers": dispatchers,
 }
 
 
@@ -40,7 +59,7 @@ def common(left: Contract, right: Contract) -> Contract:
         if field.name in RULES:
             told[field.name] = RULES[field.name](one, other)
         elif isinstance(one, tuple):
-            told[field.name] = tuple(item for item in one if item in other)
+            told[field.name] = shared(one, other)
         elif isinstance(one, bool):
             told[field.name] = one and other
     return replace(left, **told)

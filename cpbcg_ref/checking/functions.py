@@ -4,12 +4,15 @@ An answer is laid out by place, such as "pass 3, rank 1", and compared place by 
 no difference if the exceptions are of one kind: messages and lines move from release to release.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from fnmatch import filter as matching
 from typing import Any
 
 from cpbcg_ref.answers import Captured, LastPassSeen, Raised, Verdict
 from cpbcg_ref.asking import FAMILIES
+from cpbcg_ref.errors import InvalidInput
 
 Answers = dict[str, Any]  # by place
 EVERY_RANK = "every rank"
@@ -115,11 +118,10 @@ def per_batch(field: str) -> Callable[[Any], Answers]:
     return of
 
 
-def loaded(seen: Any) -> Answers:
-    """What `load_batch` did, be it with an admitted batch or with one that was not; some are not asked."""
-    admitted, refused = per_batch("loaded")(seen), per_batch("refused")(seen)
-    first = {place: refused.get(place) if own is None else own for place, own in admitted.items()}
-    return {place: UNASKED if own is None else own for place, own in first.items()}
+def where_asked(field: str) -> Callable[[Any], Answers]:
+    """Per batch, of the ranks on which both engines were asked: those that admitted a batch, or those that did not."""
+    of = per_batch(field)
+    return lambda seen: {place: UNASKED if one is None else one for place, one in of(seen).items()}
 
 
 def verdicts(seen: Any) -> Iterator[tuple[str, Verdict | Raised]]:
@@ -163,6 +165,16 @@ def attempts(seen: Any) -> Answers:
     return {f"pass {number}": size for number, size in enumerate(seen.max_prefill_bs, start=1)}
 
 
+def graphs(seen: Any) -> Answers:
+    """Every captured graph at a place of its own, whatever their order."""
+    return {f"{graph}, as {graph!r}": "captured" for graph in seen.captured}
+
+
+def chosen(seen: Any) -> Answers:
+    both = {f"{place}, asked again": one for place, one in ranks(seen.again).items()}
+    return ranks(seen.chosen) | both | {"argument changed": seen.mutated}
+
+
 def every_field(seen: Any) -> Answers:
     """For a family of which nothing is known here."""
     told: Answers = {}
@@ -202,12 +214,15 @@ def functions() -> Iterator[Function]:
     yield Function(family="replay", name="captured", of=lambda seen: captured(seen.captured))
     for name, field in REPLAY.items():
         yield Function(family="replay", name=name, of=per_batch(field))
-    yield Function(family="replay", name="load_batch", of=loaded)
+    yield Function(family="replay", name="load_batch", of=where_asked("loaded"))
+    yield Function(family="replay", name="load_batch-unadmitted", of=where_asked("refused"))
     for family in PASSES:
         for name, of in DELAYER.items():
             yield Function(family=family, name=name, of=of)
     yield Function(family="attempts", name="max_prefill_bs", of=attempts)
     yield Function(family="votes", name="votes", of=per_rank("prefillable"))
+    yield Function(family="dispatch", name="captured", of=graphs)
+    yield Function(family="dispatch", name="chosen", of=chosen)
 
 
 def catalogue() -> dict[str, Function]:
@@ -220,3 +235,19 @@ def catalogue() -> dict[str, Function]:
 
 
 FUNCTIONS: Mapping[str, Function] = catalogue()
+
+
+def functions_like(patterns: Iterable[str]) -> list[str]:
+    """The ids of functions that any of the patterns matches: ids, "family.*", or several with commas.
+
+    Raises InvalidInput for a pattern that matches none; it names the nearest ids.
+
+    >>> functions_like(["*.select_replay_bucket", "votes.*"])
+    ['select.select_replay_bucket', 'select-pair.select_replay_bucket', 'votes.votes']
+    """
+    wanted = [name.strip() for pattern in patterns for name in pattern.split(",")]
+    for name in wanted:
+        if not matching(FUNCTIONS, name):
+            near = get_close_matches(name, FUNCTIONS, n=3) or FUNCTIONS
+            raise InvalidInput(f"no function is called {name!r}: did you mean {' or '.join(near)}?")
+    return [name for name in FUNCTIONS if any(matching([name], pattern) for pattern in wanted)]
