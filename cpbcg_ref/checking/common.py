@@ -7,9 +7,10 @@ from typing import Any
 
 from cpbcg_ref.engines.contract import Contract, Dispatcher
 
-NEEDED = {"layout": ("cp_sizes", "strategies"), "bad-layout": ("cp_sizes", "strategies")}
+NEEDED: dict[str, tuple[str, ...]] = {"layout": ("cp_sizes", "strategies"), "bad-layout": ("cp_sizes", "strategies")}
 NEEDED |= {"replay": ("cp_sizes", "graph_strategies"), "capture": ("cp_sizes", "graph_strategies")}
 NEEDED |= {"dispatch": ("dispatchers",)}
+BOTH_HAVE = ("modes", "tokens_per_decode")
 SHARDED = ("layout", "bad-layout", "capture")
 
 
@@ -34,7 +35,6 @@ def dispatchers(left: Mapping[str, Dispatcher], right: Mapping[str, Dispatcher])
     return found
 
 
-BOTH_HAVE = ("modes", "tokens_per_decode")
 RULES: dict[str, Callable[[Any, Any], Any]] = {
     "divides": lambda one, other: lcm(max(1, one), max(1, other)),
     "min_length": max,
