@@ -1,4 +1,4 @@
-"""Each checker of a choice of graphs on answers worked out by hand, and on dispatchers that get one thing wrong each."""
+"""Each checker of a choice of graphs on answers worked out by hand, and on dispatchers that get one thing wrong."""
 
 from dataclasses import replace
 
