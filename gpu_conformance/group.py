@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -54,21 +54,25 @@ class Group:
     inject: Inject | None = None
     timeout_s: float = 20.0
 
-    def serve(self, engine: Any) -> list[Seen]:
-        """What every rank saw. Raises Failure if one failed."""
+    def serve(self, engine: Any, *, tell: Callable[[str], None] = lambda doing: None) -> list[Seen]:
+        """What every rank saw. Raises Failure if one failed. tell: is told what the first rank begins."""
         if reason := "" if self.driver == "lockstep" else processes.unavailable():
             raise InvalidInput(f"driver {self.driver} cannot run here: {reason}")
         ranks, started = self.server.cp_size, self.start(engine)
         work = partial(self.rank, engine, started)
         if self.driver == "lockstep":
-            return lockstep([work(cp_rank) for cp_rank in range(ranks)])
-        told = processes.run(work, ranks=ranks, timeout_s=self.timeout_s, encode=asdict, on_gpus=self.on_gpus)
-        return list(map(seen_of, told))
+            return lockstep([work(cp_rank) for cp_rank in range(ranks)], tell=tell)
+        how: dict[str, Any] = {"timeout_s": self.timeout_s, "on_gpus": self.on_gpus, "tell": tell}
+        return list(map(seen_of, processes.run(work, ranks=ranks, encode=asdict, **how)))
 
     @property
     def on_gpus(self) -> bool:
         """Has each rank a GPU of its own."""
         return self.driver == "nccl"
+
+    @property
+    def name(self) -> str:
+        return f"{self.driver} cp {self.server.cp_size}, {self.workload}, {self.model.arithmetic.name}"
 
     def start(self, engine: Any) -> Any:
         """The engine's captured server or what it raises, or the reference's around its selector. TargetError if it has

@@ -1,7 +1,7 @@
 """All ranks in one process, in step: each runs to its next collective, then all get the result."""
 
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import torch
@@ -11,9 +11,13 @@ from gpu_conformance.failure import Failure, raised
 from gpu_conformance.model import AllGather, Doing
 
 
-def lockstep(ranks: Sequence[Any]) -> list[Any]:
-    """What each rank's generator returns. Raises Failure for one that raises or parts ways with the others."""
+def lockstep(ranks: Sequence[Any], *, tell: Callable[[str], None] = lambda doing: None) -> list[Any]:
+    """What each rank's generator returns. Raises Failure for one that raises or parts ways with the others.
+
+    tell: is told what the first rank, and so every rank, begins.
+    """
     members, sent = [Member(rank, work) for rank, work in enumerate(ranks)], None
+    members[0].tell = tell
     while True:
         asked = [member.next(sent) for member in members]
         if all(member.done for member in members):
@@ -28,12 +32,14 @@ class Member:
     def __init__(self, rank: int, work: Generator[AllGather | Doing, Any, Any]) -> None:
         self.rank, self.work, self.doing, self.last = rank, work, "", "starting"
         self.done, self.result = False, None
+        self.tell: Callable[[str], None] = lambda doing: None
 
     def next(self, sent: torch.Tensor | None) -> AllGather | None:
         """The next collective, None at the end."""
         try:
             while isinstance(asked := self.work.send(sent), Doing):
                 sent, self.doing, self.last = None, asked.what, asked.what
+                self.tell(asked.what)
         except StopIteration as ended:
             self.done, self.result = True, ended.value
             return None

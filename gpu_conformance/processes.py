@@ -83,7 +83,15 @@ class Group:
         return [one for one in self.members if one.is_alive()]
 
 
-def run(work: Work, *, ranks: int, timeout_s: float, encode: Callable[[Any], Any], on_gpus: bool = False) -> list[Any]:
+def run(
+    work: Work,
+    *,
+    ranks: int,
+    timeout_s: float,
+    encode: Callable[[Any], Any],
+    on_gpus: bool = False,
+    tell: Callable[[str], None] = lambda doing: None,
+) -> list[Any]:
     """What each rank returned, as `encode` made it JSON. Raises Failure; no process outlives this call.
 
     on_gpus: rank N takes GPU N. Then this process must not have used one: CUDA does not survive a fork.
@@ -100,7 +108,7 @@ def run(work: Work, *, ranks: int, timeout_s: float, encode: Callable[[Any], Any
     try:
         for member in members:
             member.start()
-        watch(group, timeout_s)
+        watch(group, timeout_s, tell)
         return [one.told["result"] for one in group.all()]
     finally:
         end([member for member in members if member.pid])
@@ -114,11 +122,15 @@ def end(members: list[Any]) -> None:
         member.join(UNKILLABLE_S)
 
 
-def watch(group: Group, timeout_s: float) -> None:
-    """Until all have ended well; Failure at the first death, or when nobody begins anything for `timeout_s`."""
+def watch(group: Group, timeout_s: float, tell: Callable[[str], None]) -> None:
+    """Until all have ended well; Failure at the first death, or when nobody begins anything for `timeout_s`.
+
+    tell: is told what the first rank is doing.
+    """
     began = time.monotonic()
     while living := group.living():
         wait([one.sentinel for one in living], timeout=0.1)
+        tell(group.room.status.of(0).last)
         if group.dead():
             wait_for_all(group, LATER_S)
             raise blamed(group.all(), stacks(group))

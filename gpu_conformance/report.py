@@ -2,12 +2,13 @@
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from rich.console import Console
+from rich.live import Live
 
 from cpbcg_ref.checking.results import Report, Result
 from cpbcg_ref.report import files, jsonreport, terminal
@@ -133,16 +134,7 @@ def show_infrastructure(run: Run, printer: terminal.Printer, one: Served) -> Non
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[Served, int], None]]:
-    """Shown on stderr if that is a terminal."""
-    done: list[Served] = []
-    status = Console(stderr=True).status("")
-    with ExitStack() as shown:
-
-        def tell(one: Served, total: int) -> None:
-            if not done:  # by now all workers are forked: no thread may run before
-                shown.enter_context(status)
-            done.append(one)
-            status.update(f"{len(done)} of {total} groups done, last {one.name}")
-
-        yield tell
+def progress() -> Iterator[Callable[[str], None]]:
+    """Lines on stderr that are written anew, if that is a terminal. By no thread: workers are yet to be forked."""
+    with Live(console=Console(stderr=True, highlight=False), auto_refresh=False, transient=True) as live:
+        yield partial(live.update, refresh=True)

@@ -45,7 +45,7 @@ class Served:
 
     @property
     def name(self) -> str:
-        return f"{self.driver} cp {self.cp_size}, {self.group.workload}, {self.arithmetic}"
+        return self.group.name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -271,8 +271,22 @@ def test_a_rank_that_hangs_is_named_wherever_it_does():
 
 def test_no_thread_runs_while_workers_are_forked():
     """A forked process has whatever locks another thread held just then, for ever."""
-    with progress():
+    with progress() as tell:
+        tell("0 of 1 groups done")
         assert [thread.name for thread in threading.enumerate() if "Refresh" in type(thread).__name__] == []
+
+
+@BOTH
+def test_what_each_group_is_doing_is_told_while_it_runs(driver, monkeypatch):
+    monkeypatch.setattr(session, "PROGRESS_S", 0.01)
+    told = []
+    serve_all([few(driver, batches=3), few(driver, batches=2)], Reference(), progress=told.append)
+    assert {line for lines in told for line in lines.splitlines()[:1]} >= {
+        f"{done} of 2 groups done" for done in (1, 2)
+    }
+    doing = {line for lines in told for line in lines.splitlines()[1:]}
+    assert any(line.startswith(f"{driver} cp 2, edges, smooth: capturing bucket ") for line in doing)
+    assert told[-1] == "2 of 2 groups done"
 
 
 # where ranks cannot be forked ----------------------------------------------------------------------------------------
@@ -306,7 +320,7 @@ def test_auto_takes_what_runs_here():
 # GPUs, as far as that can be seen without one ------------------------------------------------------------------------
 
 
-def pid_of(group, engine):
+def pid_of(group, engine, **told):
     return SimpleNamespace(seconds=float(os.getpid()), seen=(), failure=None)
 
 
