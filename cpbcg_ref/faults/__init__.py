@@ -1,8 +1,8 @@
 """The catalogue of seeded faults and of right variants: `FAULTS` and `VARIANTS`, by key.
 
 Public bugs that are not here: those of replayed data, which need tensors (`gpu_conformance/plants.py`); a graph that is
-captured for one forward mode and replayed under another (sglang#20441), since cases have no mode; a slot condition that
-is never met, so that nothing ever coalesces (sglang#23709, #23189), since no invariant demands a delay.
+captured for one forward mode and replayed under another (sglang#20441), since the reference has no modes; a slot
+condition that is never met, so that nothing ever coalesces (sglang#23709, #23189), since no invariant demands a delay.
 """
 
 from cpbcg_ref.faults import attempts as attempts
