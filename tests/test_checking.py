@@ -11,6 +11,7 @@ import pytest
 from cpbcg_ref import answers, cases
 from cpbcg_ref.checking import session
 from cpbcg_ref.checking.run import Checker
+from cpbcg_ref.engines.contract import missing
 from cpbcg_ref.engines.reference import Reference
 from cpbcg_ref.errors import CpbcgError
 from cpbcg_ref.invariants import REGISTRY, model
@@ -40,6 +41,12 @@ def test_an_exception_of_the_adapter_is_an_error_and_no_verdict():
 def test_a_part_that_was_not_asked_is_said_beside_the_pass_of_the_other():
     found = result("select.minimal", unavailable={"selection": "no selector here"})
     assert (found.outcome, found.message) == ("pass", "asked in part only: no selector here")
+
+
+def test_it_is_no_gap_that_no_lengths_travel_with_the_tokens():
+    assert missing(Reference(), "lengths")
+    found = result("layout.companions")
+    assert (found.outcome, found.message) == ("pass", "")
 
 
 def test_an_engine_that_exits_is_an_error_and_ends_nothing():

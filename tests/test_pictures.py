@@ -58,7 +58,7 @@ ANSWER = SelectSeen(answer=2048, again=2048)
     [
         (
             ZIGZAG,
-            RIGHT,
+            replace(RIGHT, lengths=None),
             [
                 "rank  logical  required  rows                                  segments",
                 "0     5        8         (0, 1, 5, 4, 8, None, None, None)     ((2, 2), (1, 4), (1, 5), (1, 7))",
@@ -72,11 +72,16 @@ ANSWER = SelectSeen(answer=2048, again=2048)
         ),
         (
             ZIGZAG,
+            LayoutSeen(rows=((0,), (1,)), lengths=((0, 8), (4, 8))),
+            ["rank  rows  lengths", "0     (0,)  (0, 8)", "1     (1,)  (4, 8)"],
+        ),
+        (
+            ZIGZAG,
             LayoutSeen(active=None, rows=Raised("RuntimeError", "empty", "util.py:90")),
             [
-                "rank  logical  required  rows          segments",
-                "0     -        -         RuntimeError  -",
-                "1     -        -         RuntimeError  -",
+                "rank  rows",
+                "0     RuntimeError",
+                "1     RuntimeError",
                 "RuntimeError: empty (util.py:90)",
             ],
         ),

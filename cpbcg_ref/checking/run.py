@@ -2,7 +2,7 @@
 
 import dataclasses
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hypothesis.strategies import SearchStrategy
@@ -119,14 +119,23 @@ class Checker:
         told: dict[str, Any] = {field: round(number, 4) for field, number in numbers.items()}
         for field in ("witnesses", "shares"):
             told[field] = {name: count for one in results for name, count in getattr(one, field).items()}
-        families = [(part.family, one) for part, one in zip(REGISTRY[invariant_id].parts, results, strict=True)]
-        told["stopped"] = why_stopped([(family, one.stopped) for family, one in families])
-        # An engine chooses a bucket for a batch or a graph for a step: that it does not do the other is no gap.
-        asked = {family == "dispatch" for family, one in families if one.outcome != "skip"}
-        skipped = [one.message for family, one in families if one.outcome == "skip" and (family == "dispatch") in asked]
-        unasked = next(iter(skipped), "")
+        parts = list(zip(REGISTRY[invariant_id].parts, results, strict=True))
+        told["stopped"] = why_stopped([(part.family, one.stopped) for part, one in parts])
+        unasked = next(gaps(parts), "")
         message = worst.message or (unasked and f"asked in part only: {unasked}")
         return dataclasses.replace(worst, message=message, **told)
+
+
+def gaps(parts: list[tuple[Part, Result]]) -> Iterator[str]:
+    """Why parts were skipped that this engine should have.
+
+    An engine chooses a bucket for a batch or a graph for a step: that it does not do the other is no gap. Nor is it one
+    that no cumulative lengths travel with its tokens.
+    """
+    asked = {part.family == "dispatch" for part, one in parts if one.outcome != "skip"}
+    for part, one in parts:
+        if one.outcome == "skip" and (part.family == "dispatch") in asked and "lengths" not in part.needs:
+            yield one.message
 
 
 def why_stopped(told: list[tuple[str, str]]) -> str:

@@ -1,4 +1,4 @@
-"""Megatron-core: `get_batch_on_this_cp_rank`, asked as every virtual rank.
+"""Megatron-core: `get_batch_on_this_cp_rank`, asked as every virtual rank; its graphs are in `megatron_dispatch`.
 
 It slices one row of tokens, [B, S] with S a multiple of 2 x cp; sequences that are packed into the row are not its
 concern. What else stands in the batch is sliced the same way.
@@ -25,6 +25,11 @@ class Megatron:
     """
 
     name = "megatron-core"
+    unavailable = {  # noqa: RUF012
+        "gate": "it slices every batch",
+        "gather": "it has no function that puts slices together again",
+        "keys": "compiled attention decides which keys a row sees",
+    }
     contract = Contract(
         divides=2, max_requests=1, cached_prefixes=False, negative_lengths=False, dispatchers=DISPATCHERS
     )

@@ -27,6 +27,11 @@ class TransformerEngine:
     """
 
     name = "transformer-engine"
+    unavailable = {  # noqa: RUF012
+        "gate": "it slices every batch",
+        "gather": "putting the slices of packed sequences together again is compiled code",
+        "keys": "compiled attention decides which keys a row sees",
+    }
     contract = Contract(blocks="ceil", min_length=0, cached_prefixes=False, negative_lengths=False, padding_factor=True)
 
     def __init__(self, package_root: Path, version: str) -> None:

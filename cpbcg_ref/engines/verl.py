@@ -24,7 +24,11 @@ class Verl:
     """
 
     name = "verl"
-    unavailable = {"captured-rows": "it packs for training: there are no captured graphs"}  # noqa: RUF012
+    unavailable = {  # noqa: RUF012
+        "gate": "it packs every batch",
+        "keys": "compiled attention decides which keys a row sees",
+        "captured-rows": "it packs for training: there are no captured graphs",
+    }
     contract = Contract(blocks="ceil", min_length=0, cached_prefixes=False, negative_lengths=False)
 
     def __init__(self, package_root: Path, version: str) -> None:

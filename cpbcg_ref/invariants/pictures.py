@@ -97,6 +97,12 @@ def columns(line: str, *names: str) -> Callable[[Any, Any, Contract], list[Block
     return of_case
 
 
+def of_layout(case: cases.LayoutCase, seen: Any, contract: Contract) -> list[Block]:
+    """What the engine has a method for."""
+    names = [name for name in ("logical", "required", "rows", "lengths", "segments") if getattr(seen, name) is not None]
+    return columns("rank", *names)(case, seen, contract)
+
+
 def of_capture(case: cases.CaptureCase, seen: Any, contract: Contract) -> list[Block]:
     lines: list[dict[str, Any]] = []
     for rank, one in enumerate(seen.ranks):
@@ -175,7 +181,7 @@ def of_last_pass(case: cases.LastPassCase, seen: Any, contract: Contract) -> lis
 
 
 PICTURES: dict[type, Callable[[Any, Any, Contract], list[Block]]] = {
-    cases.LayoutCase: columns("rank", "logical", "required", "rows", "segments"),
+    cases.LayoutCase: of_layout,
     cases.BadLayoutCase: columns("rank", "active", "required", "rows"),
     cases.SelectCase: of_select,
     cases.SelectPairCase: of_pair,
