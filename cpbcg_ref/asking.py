@@ -21,6 +21,10 @@ OWN = str(Path(__file__).parent)
 class CaptureFailed(Exception):
     """The engine could not capture the ladder of a case whose question lies behind capture."""
 
+    def __init__(self, raised: Raised) -> None:
+        super().__init__(str(raised))
+        self.raised = raised
+
 
 class OnItsBehalf(Exception):
     """Raised by a stand-in where it takes the engine's part: the answer of the engine, at its own line that called."""
@@ -142,7 +146,7 @@ def ask_select_pair(engine: Any, case: cases.SelectPairCase) -> answers.SelectPa
 def ask_replay(engine: Any, case: cases.ReplayCase) -> answers.ReplaySeen:
     started = answered(engine, engine.start, case.server)
     if isinstance(started, Raised):
-        raise CaptureFailed(str(started))
+        raise CaptureFailed(started)
     captured, ranks = each_rank(engine, case.server.cp_size, started.captured), case.server.cp_size
     batches = tuple(ask_batch(engine, started, batch, ranks) for batch in case.batches)
     return answers.ReplaySeen(captured=captured, batches=batches)
@@ -188,7 +192,7 @@ def ask_votes(engine: Any, case: cases.VotesCase) -> answers.VotesSeen:
 def ask_dispatch(engine: Any, case: cases.DispatchCase) -> answers.DispatchSeen:
     started = answered(engine, engine.start_dispatcher, case)
     if isinstance(started, Raised):
-        raise CaptureFailed(str(started))
+        raise CaptureFailed(started)
     named = {name: names for name in ("allowed", "excluded") if (names := getattr(case, name))}
 
     def modes() -> dict[str, Any]:
