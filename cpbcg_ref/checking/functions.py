@@ -53,21 +53,22 @@ class Place:
 
 
 def differing(function: Function, left: Any, right: Any) -> list[Place]:
-    """The places at which the answers of two engines to one case differ."""
-    both = [laid_out(function, seen) for seen in (left, right)]
+    """The places at which the answers of two engines to one case differ.
+
+    Where one of them could not start its server, that is the only difference there can be.
+    """
+    if function.name == "start":
+        both = [{"start": seen if isinstance(seen, Raised) else "started"} for seen in (left, right)]
+    elif isinstance(left, Raised) or isinstance(right, Raised):
+        return []
+    else:
+        both = [function.of(left), function.of(right)]
     for own, other in (both, both[::-1]):
         if EVERY_RANK in own and EVERY_RANK not in other:  # one raised as a whole
             own |= dict.fromkeys(other, own.pop(EVERY_RANK))
     places = dict.fromkeys((*both[0], *both[1]))
     pairs = [Place(place=place, left=both[0].get(place), right=both[1].get(place)) for place in places]
     return [one for one in pairs if not alike(one.left, one.right)]
-
-
-def laid_out(function: Function, seen: Any) -> Answers:
-    """A server that could not be started has one answer, and no other function was asked."""
-    if function.name == "start":
-        return {"start": seen if isinstance(seen, Raised) else "started"}
-    return {} if isinstance(seen, Raised) else function.of(seen)
 
 
 def alike(one: Any, other: Any) -> bool:

@@ -29,7 +29,7 @@ from cpbcg_ref.checking.size import as_python, order
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.invariants import REGISTRY
 from cpbcg_ref.invariants.model import MUST, Part, Witness, not_excluded
-from cpbcg_ref.invariants.pictures import beside, shown
+from cpbcg_ref.invariants.pictures import beside, printable, shown
 from cpbcg_ref.strategies import cases_for
 
 GRACE_S = 3.0  # for the case that is asked when the time is up
@@ -183,8 +183,15 @@ class Search:
         violated = [violates(engine, self.family, case, own) for engine, own in zip(self.engines, seen, strict=True)]
         told |= {"places": places, "violates": (violated[0], violated[1]), "smallest": smallest}
         contracts = [engine.contract for engine in self.engines]
-        started = not any(isinstance(own, Raised) for own in seen)
-        return Difference(picture=beside(case, seen, contracts, labels(*self.engines)) if started else "", **told)
+        return Difference(picture=drawn(case, seen, contracts, labels(*self.engines)), **told)
+
+
+def drawn(case: Any, seen: Sequence[Any], contracts: Sequence[Contract], names: Sequence[str]) -> str:
+    """What both engines did; of one that could not start its server, why."""
+    raised = [
+        f"{name}: {printable(str(own))}" for name, own in zip(names, seen, strict=True) if isinstance(own, Raised)
+    ]
+    return "\n".join(raised) or beside(case, seen, contracts, names)
 
 
 def once(name: str, met: Witness) -> Witness:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cpbcg_ref.answers import Raised
 from cpbcg_ref.asking import FAMILIES, CaptureFailed
 from cpbcg_ref.checking.single import capabilities
 from cpbcg_ref.checking.workers import Worker
@@ -67,7 +66,7 @@ def answering(target: str, allow_unpinned: bool, tell: Tell | None) -> Callable[
                 engine = resolve(target, allow_unpinned=allow_unpinned, progress=tell)
             return describe(engine, exact(target)) if question == DESCRIBE else ASKS[type(question)](engine, question)
         except CaptureFailed as problem:
-            return Raised("CaptureFailed", str(problem), "")
+            return problem.raised
         except CpbcgError as problem:
             return problem
         except (Exception, SystemExit) as problem:
