@@ -5,6 +5,7 @@ What goes wrong with one of them is told in its column; the others still run.
 
 import os
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -148,8 +149,9 @@ class Running:
         return None
 
     def kill(self) -> None:
+        assert self.process.pid, "started"
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid or 0, signal.SIGKILL)
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()
         self.process.join()
         self.pipe.close()
@@ -160,6 +162,7 @@ def work(pipe: Connection, target: str, search: dict[str, Any], temp: str) -> No
     os.setpgrp()
     with suppress(OSError):  # there may be no stderr
         os.dup2(2, 1)
+    sys.stdout = sys.stderr
     tempfile.tempdir = temp
 
     def tell(line: str) -> None:
