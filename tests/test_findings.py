@@ -9,25 +9,41 @@ import pytest
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-def shown(script, release, version):
-    root = Path(release(version).roots[0]).parent
+def shown(script, folder):
     path = DOCS / "findings" / script
-    ended = subprocess.run([sys.executable, "-B", str(path), str(root)], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-B", str(path), str(folder)], capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
 
 def quoted(script):
     """What the page says the script prints."""
-    after = (DOCS / "findings.md").read_text().split(f"python docs/findings/{script} DIR", 1)[1]
+    after = (DOCS / "findings.md").read_text().split(f"python docs/findings/{script}", 1)[1]
     lines = after.split("\n\n")[1].splitlines()
     return "\n".join(line.strip() for line in lines) + "\n"
 
 
 @pytest.mark.parametrize("version", ["0.5.17", "0.5.21", "0.5.22"])
 @pytest.mark.parametrize("script", ["short_last_request.py", "negative_length.py", "unknown_lengths.py"])
-def test_a_script_prints_what_the_page_quotes(release, script, version):
-    assert shown(script, release, version) == quoted(script)
+def test_a_script_prints_what_the_page_quotes(release_folder, script, version):
+    assert shown(script, release_folder(version)) == quoted(script)
+
+
+@pytest.mark.parametrize(
+    ("script", "name", "version"),
+    [
+        ("sliced_lengths.py", "megatron-core", "0.16.1"),
+        ("padding_factor.py", "transformer-engine", "2.20.2"),
+        ("short_sequence.py", "verl", "0.7.0"),
+    ],
+)
+def test_a_script_on_another_engine_prints_what_the_page_quotes(release_folder, script, name, version):
+    assert shown(script, release_folder(version, name)) == quoted(script)
+
+
+def test_the_short_sequence_is_packed_by_the_release_that_mended_it(release_folder):
+    mended = shown("short_sequence.py", release_folder("0.9.1", "verl")).splitlines()
+    assert [line.partition(": ")[2] for line in mended] == ["rows [[7, 0]]", "rows [[0, 0]]"]
 
 
 def test_the_scripts_use_nothing_of_this_project():

@@ -1,0 +1,27 @@
+"""The verdicts on releases of other engines are those that docs/findings.md tells."""
+
+from pathlib import Path
+
+import pytest
+
+from cpbcg_ref.checking import session
+
+PAGE = Path(__file__).parents[1] / "docs" / "findings.md"
+
+
+def told():
+    """{target: red ids} as the page says."""
+    block = next(block for block in PAGE.read_text().split("\n\n") if block.startswith("| target |"))
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()[2:]]
+    return {target: set(filter(None, red.split(", "))) for target, red, _ in rows}
+
+
+@pytest.mark.parametrize("target", told())
+def test_a_release_is_red_where_the_page_says_so_and_nowhere_else(release, target):
+    name, _, version = target.partition("==")
+    if version:
+        release(version, name)
+    results = [result for result in session.check(target).results if result.level == "MUST"]
+    assert {result.invariant for result in results if result.outcome == "fail"} == told()[target]
+    assert {result.outcome for result in results} <= {"pass", "skip", "fail"}, results
+    assert "pass" in {result.outcome for result in results} or told()[target]
