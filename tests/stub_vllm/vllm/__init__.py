@@ -1,0 +1,1 @@
+raise RuntimeError("only single modules of the package are executed")
