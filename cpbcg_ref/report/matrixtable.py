@@ -18,6 +18,7 @@ from cpbcg_ref.report.terminal import COLOURS, Printer, summary_line
 SIGNS = {"pass": ".", "fail": "F", "error": "E", "unwitnessed": "?", "skip": "-"}
 LEGEND = ". pass  F a MUST is violated  f a SHOULD is violated  ? unwitnessed  - skip  E error"
 GAP = 2  # columns of the terminal between two of the table
+NARROW = 2  # a letter and what follows it, where headings do not fit
 
 
 class Watcher:
@@ -67,7 +68,7 @@ def show(found: Mapping[str, Any], printer: Printer) -> None:
     shown = view(found)
     width = max(len(row.id) for row in shown.rows) + GAP
     room = printer.console.width - width
-    for columns in blocks(shown.columns, most=max(1, room // (1 + GAP))):
+    for columns in blocks(shown.columns, most=max(1, room // NARROW)):
         show_block(shown, columns, titles(columns, room=room), width, printer)
     printer.say(LEGEND)
     for note in shown.notes:
@@ -102,8 +103,9 @@ def titles(columns: Sequence[Column], *, room: int) -> Titles:
         if sum(made.widths) - GAP <= room:
             return made
     letters = [ascii_lowercase[i % 26] for i in range(len(columns))]
-    key = ", ".join(f"{letter} {column.name}" for letter, column in zip(letters, columns, strict=True))
-    return Titles(engines="", releases=letters, widths=[1 + GAP] * len(letters), key=[key])
+    told = iter(letters)
+    key = [f"{group[0].engine}: {', '.join(f'{next(told)} {one.version}' for one in group)}" for group in groups]
+    return Titles(engines="", releases=letters, widths=[NARROW] * len(letters), key=key)
 
 
 def shortened(versions: Sequence[str]) -> list[str]:
