@@ -154,6 +154,11 @@ def test_each_place_has_both_answers():
     ]
 
 
+def test_what_was_raised_instead_of_all_ranks_stands_at_each_of_them():
+    answers = places("layout.shard", LayoutSeen(rows=((0,), (1,))), LayoutSeen(rows=ERROR))
+    assert answers == [("rank 0", (0,), ERROR), ("rank 1", (1,), ERROR)]
+
+
 def test_every_family_has_functions_and_every_need_is_a_capability():
     assert {one.family for one in FUNCTIONS.values()} == set(FAMILIES) - {"data"}
     assert {need for one in FUNCTIONS.values() for need in one.needs} <= set(METHODS)
