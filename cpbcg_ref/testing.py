@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cpbcg_ref.cases import Deployment
+from cpbcg_ref.checking.declared import wrong_attribute
 from cpbcg_ref.checking.deployment import read_deployment
 from cpbcg_ref.checking.known import KnownFailure, read_known_failures
 from cpbcg_ref.checking.profiles import PROFILES
@@ -28,7 +29,6 @@ from cpbcg_ref.checking.results import Report, Result
 from cpbcg_ref.checking.run import Checker
 from cpbcg_ref.checking.session import check_here
 from cpbcg_ref.checking.size import as_python
-from cpbcg_ref.checking.smoke import wrong_attribute
 from cpbcg_ref.engines.targets import declared, resolve
 from cpbcg_ref.errors import InvalidInput, TargetError
 from cpbcg_ref.invariants import REGISTRY, ids_like

@@ -233,7 +233,8 @@ def test_smoke_ends_with_2_if_the_adapter_is_broken(run, tmp_path):
     )
     code, out, _ = run("smoke", f"{tmp_path / 'adapter.py'}:Swapped")
     assert code == 2
-    assert "broken       layout       8 tokens on 2 ranks: shard gives (2, 3, 4, 5) and (0, 1, 6, 7)" in out
+    assert "\nbroken       layout         see below\n" in out
+    assert "\nBROKEN layout: of payload 1001 to 1016 on 2 ranks shard gives [[1003, 1004, 1011, 1012, " in out
     assert run("smoke", "reference")[0] == 0
 
 

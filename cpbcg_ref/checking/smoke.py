@@ -1,27 +1,26 @@
-"""Is an adapter broken, or is the engine behind it wrong? One small question per capability.
+"""Is an adapter broken, or is the engine behind it wrong? A few small questions per capability.
 
-Nothing here judges the engine: answers that look like the reference's pass, whatever their numbers, unless they are
-numbers that only a broken adapter gives.
+Nothing here judges the engine: answers of the right types pass, whatever their numbers, unless they are numbers that
+only a broken adapter gives. What is broken is told with what to change.
 """
 
+import inspect
 import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cpbcg_ref import asking, cases
 from cpbcg_ref.answers import Raised
+from cpbcg_ref.checking import mistakes
+from cpbcg_ref.checking.calls import Call, Refused, calls, payload, plain, ranks_of, sharding
+from cpbcg_ref.checking.declared import broken_promise, nothing_ran, wrong_attribute, wrong_contract
+from cpbcg_ref.checking.executed import recording
 from cpbcg_ref.engines.contract import METHODS, missing
 from cpbcg_ref.engines.reference import Reference
 
-BATCH = cases.Batch(lengths=(8,), prefixes=(0,))
-LADDER: dict[str, Any] = {"capture_num_tokens": (8, 16), "bucket_local_tokens": ((8, 4), (16, 8))}
-SELECT = cases.SelectCase(num_tokens=8, required_local_tokens=4, **LADDER)
-CONFIG = cases.DelayerConfig(dp_size=2, max_delay_passes=3, max_running_requests=8)
-PASSES = cases.PassesCase(config=CONFIG, passes=((cases.RankReport(prefillable=True),) * 2,))
-ATTEMPTS = cases.AttemptsCase(attempts=(cases.Attempt(admitted=3),))
-VOTES = cases.VotesCase(mid_chunk=(False, False), waiting=(1, 0))
-REPLAY = {"is_cp_active": "active", "can_run_graph": "admitted", "select": "bucket", "load_batch": "loaded"}
-MAY_BE_NONE = ("required_local_tokens", "select_replay_bucket", "select", "load_batch", "shard", "gather")
+WAITS = "it is asked with what shard gives: that comes first"
 
 
 class Line(NamedTuple):
@@ -33,98 +32,133 @@ class Line(NamedTuple):
 
 
 def smoke(engine: Any) -> list[Line]:
-    """One line for the attributes, then one per capability; broken attributes end it."""
-    if problem := wrong_attribute(engine):
-        return [Line("broken", "attributes", problem)]
-    declared = Line("ok", "attributes", f"{engine.name} {engine.version}")
-    return [declared, *(capability(engine, name) for name in METHODS)]
+    """A line for the attributes, the contract and each capability; what is broken of the first two ends it."""
+    for about, problem in (("attributes", wrong_attribute(engine)), ("contract", wrong_contract(engine.contract))):
+        if problem:
+            return [Line("broken", about, problem)]
+    executed: set[str] = set()
+    with recording(engine, executed):
+        told = list(told_by(engine))
+        promised = broken_promise(engine) if Line("ok", "layout", "") in told else None
+    sound = promised is None and {"ok"} <= {line.state for line in told} <= {"ok", "not offered"}
+    roots = nothing_ran(engine) if sound and not executed else None
+    attributes = Line("broken", "attributes", roots) if roots else Line("ok", "attributes", named(engine))
+    return [attributes, Line("broken" if promised else "ok", "contract", promised or ""), *told]
 
 
-def wrong_attribute(engine: Any) -> str | None:
-    """Of those that `resolve` does not look at."""
-    roots, unknown = getattr(engine, "roots", None), set(getattr(engine, "unavailable", {})) - set(METHODS)
-    if not isinstance(roots, (tuple, list)) or not roots:
-        return f"roots must be a non-empty tuple of paths, it is {roots!r}: without it no exception is the engine's"
-    if absent := [str(root) for root in roots if not Path(root).exists()]:
-        return f"root {absent[0]!r} does not exist"
-    return f"unavailable names {min(unknown)}, the capabilities are {', '.join(METHODS)}" if unknown else None
+def told_by(engine: Any) -> Iterator[Line]:
+    """A line per capability; what is asked with the rows that `shard` gives waits until those are right."""
+    rows = capability(engine, "layout")
+    for name in METHODS:
+        waits = name in ("gather", "captured-rows") and rows.state != "ok" and not missing(engine, name)
+        yield Line("not offered", name, WAITS) if waits else rows if name == "layout" else capability(engine, name)
+
+
+def named(engine: Any) -> str:
+    return f"{engine.name} {engine.version}"
 
 
 def capability(engine: Any, name: str) -> Line:
-    if reason := missing(engine, name):
-        return Line("not offered", name, reason)
+    reason, method = missing(engine, name), METHODS[name]
+    if name in getattr(engine, "unavailable", {}):
+        return Line("not offered", name, str(reason))
+    if reason:
+        near = meant(engine, method)
+        misspelt = f"the adapter has no {method}: call its {near} so" if near else ""
+        return Line("broken" if near else "not offered", name, misspelt or reason)
+    problem = first_problem(engine, name)
+    return Line("broken" if problem else "ok", name, problem or "")
+
+
+def meant(engine: Any, method: str) -> str | None:
+    """What the adapter calls something else, although that looks like this method."""
+    own = [name for name in dir(type(engine)) if not name.startswith("_") and name not in METHODS.values()]
+    return next(iter(get_close_matches(method, own, n=1, cutoff=0.8)), None)
+
+
+def first_problem(engine: Any, name: str) -> str | None:
+    """Of the calls of one capability; where each answer is right, of what they show together."""
+    method = METHODS[name]
     try:
-        problems = misfits(engine, name)
-    except Exception as error:  # whatever came out of the adapter is what we look for
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        raised = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
-        problems = [f"calling it or reading its answer raised {raised}"]
-    return Line("broken" if problems else "ok", name, "; ".join(problems))
+        for call in calls(engine, name):
+            method = call.method
+            if problem := call.refused() or wrong_answer(engine, call):
+                return problem
+        together = {"layout": misread, "positions": renumbered, "keys": turned, "captured-rows": stripped}
+        return together[name](engine) if name in together else None
+    except Refused as refused:
+        return str(refused)
+    except (Exception, SystemExit) as error:  # whatever came out of the adapter is what we look for
+        return escaped(engine, method, error)
 
 
-def misfits(engine: Any, name: str) -> list[str]:
-    """What is wrong with the engine's answers, by the method that gave them."""
-    strategies = engine.contract.graph_strategies if name == "replay" else engine.contract.strategies
-    seen, golden = (ask(one, name, strategies[0]) for one in (engine, Reference()))
-    wrong = [problem for method in seen if (problem := misfit(method, seen[method], golden[method]))]
-    return wrong or (misread(seen["shard"], golden["shard"]) if name == "layout" else [])
+def wrong_answer(engine: Any, call: Call) -> str | None:
+    answer, changed = call.made(engine)
+    if isinstance(answer, Raised):
+        return f"{call.method}: the engine raised {answer}: look at what the adapter hands to it"
+    if changed:
+        return f"{call.method} changes the {changed} that it is handed: let it work on a copy"
+    return mistakes.unlike(call.method, answer, call.golden)
 
 
-def ask(engine: Any, name: str, strategy: str) -> dict[str, Any]:
-    """The answers to one small question, by method."""
-    how: dict[str, Any] = {"cp_size": 2, "strategy": strategy}
-    match name:
-        case "gate":
-            return {"is_cp_active": asking.ask_active(engine, BATCH, **how)}
-        case "rows" | "keys" | "positions":
-            given = (asking.global_positions(BATCH),) if name == "positions" else ()
-            return {METHODS[name]: asking.ask_if_there(engine, name, BATCH, *given, **how)}
-        case "layout" | "gather" | "captured-rows":
-            how |= {"captured_rows": 8} if name == "captured-rows" else {}
-            rows = asking.ask_shard(engine, BATCH, **how)
-            sharded = {"shard": asking.as_tokens(engine, rows)}
-            return sharded if name == "layout" else {"gather": asking.ask_gather(engine, BATCH, rows, **how)}
-        case "capacity":
-            return {"required_local_tokens": asking.ask_required(engine, (8,), **how)}
-        case "selection":
-            return {"select_replay_bucket": asking.ask_select(engine, SELECT).answer}
-        case "replay":
-            server = cases.Server(cp_size=2, capture_num_tokens=(8, 16), context_length=16, strategy=strategy)
-            replayed = asking.ask_replay(engine, cases.ReplayCase(server=server, batches=(BATCH,)))
-            of_batch = {method: getattr(replayed.batches[0], field) for method, field in REPLAY.items()}
-            return {"captured": replayed.captured, **of_batch}
-        case "negotiation":
-            return {"step": asking.ask_passes(engine, PASSES).passes[0]}
-        case "attempts":
-            return {"step": asking.ask_attempts(engine, ATTEMPTS).max_prefill_bs}
-        case "votes":
-            return {"votes": asking.ask_votes(engine, VOTES).prefillable}
-    return {}
+def escaped(engine: Any, method: str, error: BaseException) -> str:
+    """An exception that is not the engine's: from the adapter's own lines, or from a file that no root covers."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    raised = f"{method} raised {type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+    own = ""
+    with suppress(TypeError):  # a class that came from no file
+        own = inspect.getfile(type(engine))
+    if last.filename == own:
+        return f"{raised}: mend this line of the adapter, only what is raised under roots is an answer"
+    return f"{raised}: if {last.filename} is the engine's, name it or its folder in roots; else mend the adapter"
 
 
-def misfit(method: str, value: Any, golden: Any) -> str | None:
-    if raised := [entry for entry in (value if isinstance(value, tuple) else (value,)) if isinstance(entry, Raised)]:
-        return f"{method}: the engine raised {raised[0]}: look at what the adapter hands to it"
-    if looks_like(value, golden, may_be_none=method in MAY_BE_NONE, count=True):
+def misread(engine: Any) -> str | None:
+    """What the rows of small batches show that no engine does by itself."""
+    contract = engine.contract
+    ranks, strategy, pad = ranks_of(contract), contract.strategies[0], contract.padding_value
+    odd = 0 if contract.divides else 1
+    for batch in (plain(contract), plain(contract, requests=1, more=odd)):
+        rows, golden = (sharding(one, batch, ranks, strategy).made(one)[0] for one in (engine, Reference()))
+        if isinstance(rows, Raised):
+            return None  # the engine's own business
+        if problem := mistakes.unlike("shard", rows, [[0]] * ranks):
+            return problem
+        handed = payload(batch)
+        problem = mistakes.misplaced(rows, golden, lengths=batch.lengths, payload=handed, pad=pad)
+        if problem:
+            return f"of payload {handed[0]} to {handed[-1]} on {ranks} ranks shard gives {rows}: {problem}"
+    return None
+
+
+def stripped(engine: Any) -> str | None:
+    """Rows without the padding up to the captured ones."""
+    contract, batch = engine.contract, plain(engine.contract)
+    captured, ranks = batch.num_tokens, ranks_of(contract)
+    call = sharding(engine, batch, ranks, contract.strategies[0], captured_rows=captured)
+    rows = call.made(engine)[0]
+    if all(len(own) == captured for own in rows):
         return None
-    return f"{method} answers {value!r}: it must look like {golden!r}"
+    counts = " and ".join(str(len(own)) for own in rows)
+    return f"shard gives {counts} rows where captured_rows is {captured}: hand them back with all of their padding"
 
 
-def looks_like(value: Any, golden: Any, *, may_be_none: bool, count: bool = False) -> bool:
-    """The same nesting and types. How many rows or segments a rank has is the engine's business."""
-    if not isinstance(golden, tuple):
-        return type(value) is type(golden) or (may_be_none and value is None)
-    if not isinstance(value, tuple) or (count and len(value) != len(golden)):
-        return False
-    return all(looks_like(entry, golden[0], may_be_none=may_be_none) for entry in value)
+def renumbered(engine: Any) -> str | None:
+    """Positions of one request that are not the ones handed over."""
+    contract, batch = engine.contract, plain(engine.contract, requests=1)
+    how = {"cp_size": ranks_of(contract), "strategy": contract.strategies[0]}
+    rows = engine.shard_positions(batch, list(range(batch.num_tokens)), **how)
+    return mistakes.renumbered("shard_positions", rows)
 
 
-def misread(rows: Any, golden: Any) -> list[str]:
-    """Rows that come from a mistake in the adapter; any others are the engine's own."""
-    first, second = (tuple(row for row in local if row is not None) for local in rows)
-    mistakes = {
-        f"the ranks are swapped, rank 0 owns {golden[0]}": (first, second) == golden[::-1],
-        "these are local row numbers, hand back the payload that stands in each row": first == second == (0, 1, 2, 3),
-        "some are no token of the payload, see padding_value in the contract": not {*first, *second} <= set(range(8)),
-    }
-    return [f"8 tokens on 2 ranks: shard gives {first} and {second}: {what}" for what, made in mistakes.items() if made]
+def turned(engine: Any) -> str | None:
+    """Do rows and segments of one request speak of the same order."""
+    if missing(engine, "layout"):
+        return None
+    contract, batch = engine.contract, plain(engine.contract, requests=1)
+    call = sharding(engine, batch, ranks_of(contract), contract.strategies[0])
+    rows = call.made(engine)[0]
+    if isinstance(rows, Raised) or mistakes.unlike("shard", rows, call.golden):
+        return None  # told at layout
+    segments = engine.kv_segments(batch, **call.options)
+    return mistakes.turned_round(rows, segments, pad=contract.padding_value)

@@ -5,7 +5,7 @@ from typing import Any
 
 from cpbcg_ref.checking.single import capabilities
 from cpbcg_ref.invariants.model import Invariant
-from cpbcg_ref.report.terminal import Printer
+from cpbcg_ref.report.terminal import COLOURS, Printer
 
 
 def show_engines(engines: Sequence[Mapping[str, Any]], printer: Printer) -> None:
@@ -34,7 +34,13 @@ def show_invariants(chosen: Sequence[Mapping[str, Any]], printer: Printer) -> No
 
 
 def show_smoke(lines: Sequence[Mapping[str, str]], printer: Printer) -> None:
-    printer.table(("state", "asked", "text"), [tuple(line.values()) for line in lines])
+    """What is broken stands below the table: there it has room."""
+    broken = [line for line in lines if line["state"] == "broken"]
+    rows = [(line["state"], line["asked"], "see below" if line in broken else line["text"]) for line in lines]
+    printer.table(("state", "asked", "text"), rows)
+    for line in broken:
+        printer.say()
+        printer.finding("BROKEN", line["asked"], line["text"], style=COLOURS["broken"])
 
 
 def show_explain(found: Mapping[str, Any], printer: Printer) -> None:

@@ -246,8 +246,12 @@ class Broken(Reference):
 """
 SMOKE = """\
 ok           capacity
-broken       selection    calling it or reading its answer raised KeyError: 'bucket' (broken.py:6)
+broken       selection      see below
 ok           replay
+"""
+BROKEN = """\
+BROKEN selection: select_replay_bucket raised KeyError: 'bucket' (broken.py:6): mend this line of
+    the adapter, only what is raised under roots is an answer
 """
 
 
@@ -256,3 +260,4 @@ def test_smoke_says_where_an_adapter_breaks(capsys, tmp_path):
     code, out, err = ended(capsys, "smoke", f"{tmp_path / 'broken.py'}:Broken")
     assert (code, err) == (2, "")
     assert SMOKE in out
+    assert out.endswith(f"\n{BROKEN}")
