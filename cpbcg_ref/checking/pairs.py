@@ -67,7 +67,11 @@ class PairRun(FamilyRun):
 
     def ask(self, case: Any) -> Both:
         """A ladder that neither engine can capture rejects the case."""
-        both = self.answers(case)
+        try:
+            both = self.answers(case)
+        except NoAnswer as problem:
+            self.broke = str(problem)
+            raise
         if isinstance(both.left, Raised) and isinstance(both.right, Raised):
             reject()
         return both
@@ -76,11 +80,7 @@ class PairRun(FamilyRun):
         left = self.until - time.monotonic()
         if left <= 0:
             raise TimeUp
-        try:
-            return Both(*self.pair.ask(case, within_s=min(HANGS_AFTER_S, left + GRACE_S)))
-        except NoAnswer as problem:
-            self.broke = str(problem)
-            raise
+        return Both(*self.pair.ask(case, within_s=min(HANGS_AFTER_S, left + GRACE_S)))
 
     def fails(self, run: PartRun, case: Any) -> Violation | None:
         """Keeps the best, for when the time is up."""
@@ -166,8 +166,8 @@ class Search:
         stopped = run.stopped or f"the time was up after {run.examples} examples"
         told: dict[str, Any] = {"function": name, "examples": run.examples, "seconds": round(run.seconds, 4)}
         told |= {"stopped": stopped, "witnesses": dict(run.witnesses), "unmet": tuple(run.unmet)}
-        if run.error:
-            return Compared(outcome="error", message=search.broke or run.error, **told)
+        if run.error or (search.broke and not run.stopped):
+            return Compared(outcome="error", message=printable(search.broke or run.error), **told)
         if run.violation:
             difference = self.difference(FUNCTIONS[name], run.violation, smallest=not out_of_time)
             return Compared(outcome="different", message=str(run.violation), difference=difference, **told)

@@ -17,6 +17,7 @@ from cpbcg_ref.engines.contract import METHODS, Contract, missing
 from cpbcg_ref.engines.targets import exact, resolve
 from cpbcg_ref.errors import CpbcgError
 from cpbcg_ref.invariants.model import Part
+from cpbcg_ref.invariants.pictures import printable
 
 HANGS_AFTER_S = 60.0  # without an answer to one case
 ASKS = {one.case: one.ask for one in reversed(FAMILIES.values())}  # by kind of case
@@ -77,8 +78,14 @@ def answering(target: str, allow_unpinned: bool, tell: Tell | None) -> Callable[
 
 
 def describe(engine: Any, target: str) -> Described:
-    lacks = {name: reason for name in METHODS if (reason := missing(engine, name))}
-    return Described(target=target, name=engine.name, version=engine.version, contract=engine.contract, lacks=lacks)
+    lacks = {name: printable(reason) for name in METHODS if (reason := missing(engine, name))}
+    return Described(
+        target=target,
+        name=printable(engine.name),
+        version=printable(engine.version),
+        contract=engine.contract,
+        lacks=lacks,
+    )
 
 
 class Side:

@@ -6,14 +6,14 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import msgspec
 
 from cpbcg_ref.checking.differences import OUTCOMES, Compared, Comparison, labels
 from cpbcg_ref.checking.sides import Described
 from cpbcg_ref.errors import InvalidInput
-from cpbcg_ref.invariants.pictures import table
+from cpbcg_ref.invariants.pictures import printable, table
 from cpbcg_ref.report.terminal import Printer
 
 COLOURS = {"different": "bold yellow", "error": "bold magenta", "same": "green", "skip": "dim"}
@@ -94,7 +94,7 @@ def document(found: Comparison, *, options: str = "") -> Document:
 
 
 def engine(found: Described, label: str) -> Engine:
-    return {"target": found.target, "engine": found.name, "version": found.version, "label": label}
+    return {"target": printable(found.target), "engine": found.name, "version": found.version, "label": label}
 
 
 def row(found: Compared, reproduce: str) -> dict[str, object]:
@@ -109,11 +109,20 @@ def row(found: Compared, reproduce: str) -> dict[str, object]:
 def read(path: Path) -> Document:
     """A stored comparison. Raises InvalidInput for a file that holds none, whoever wrote it."""
     try:
-        return msgspec.convert(json.loads(path.read_text(encoding="utf-8")), Document)
+        return msgspec.convert(shown(json.loads(path.read_text(encoding="utf-8"))), Document)
     except msgspec.ValidationError as problem:
         raise InvalidInput(f"{path} is no comparison of `cpbcg diff --json`: {problem}") from problem
     except (OSError, ValueError, RecursionError) as problem:
         raise InvalidInput(f"{path} cannot be read as JSON: {problem}") from problem
+
+
+def shown(stored: Any) -> Any:
+    """The same with nothing in any text that a terminal obeys."""
+    if isinstance(stored, str):
+        return "\n".join(map(printable, stored.split("\n")))
+    if isinstance(stored, dict):
+        return {shown(key): shown(value) for key, value in stored.items()}
+    return list(map(shown, stored)) if isinstance(stored, list) else stored
 
 
 def named(own: Engine) -> str:

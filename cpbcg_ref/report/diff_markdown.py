@@ -5,30 +5,37 @@ whose fence is longer than any in it. So it is no markup, closes nothing, and me
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cpbcg_ref.invariants.pictures import printable
 from cpbcg_ref.report import diff
 from cpbcg_ref.report.diff import DifferenceRow, Document, Row
 
 MARK = "<!-- cpbcg diff -->"  # by which a workflow finds its own comment
-MOST, MOST_ROWS, MOST_INLINE = 60_000, 40, 160  # characters of a comment (65,536 are allowed), rows, characters
+MOST, MOST_ABOVE, MOST_BELOW, MOST_INLINE = 60_000, 15_000, 15_000, 160  # characters; a comment has 65,536 at most
 
 
 def markdown(told: Document) -> str:
     """Head, table of differences, the cases as long as they fit, then what was not compared or is alike."""
     above, below = [*head(told), *table(told)], notes(told)
-    room, cases, left_out = MOST - len("\n".join(above + below)), [], 0
-    for one, found in diff.differences(told):
-        block = details(one, found, told)
+    room = MOST - len("\n".join(above + below))
+    cases = fitting([details(one, found, told) for one, found in diff.differences(told)], room, "case")
+    return "\n".join((*above, *cases, *below)) + "\n"
+
+
+def fitting(blocks: Sequence[str], room: int, what: str) -> list[str]:
+    """Those that fit into so many characters, one after the other, and how many were left out."""
+    kept, left_out = [], 0
+    for block in blocks:
         if len(block) < room:
             room -= len(block) + 1
-            cases.append(block)
+            kept.append(block)
         else:
             left_out += 1
-    if left_out:
-        cases.append(f"{diff.counted(left_out, 'case')} too long for a comment: `--json` has all of them.\n")
-    return "\n".join((*above, *cases, *below)) + "\n"
+    return [
+        *kept,
+        *([f"\n{diff.counted(left_out, what)} too long for a comment: `--json` has all.\n"] * bool(left_out)),
+    ]
 
 
 def head(told: Document) -> list[str]:
@@ -44,16 +51,16 @@ def table(told: Document) -> list[str]:
     if not found:
         return []
     labels = " | ".join(code(told[side]["label"]) for side in ("a", "b"))
-    rows = [f"| function | smallest difference | {labels} | violated on that case |", "|---|---|---|---|---|"]
-    for one, own in found[:MOST_ROWS]:
+    rows = []
+    for one, own in found:
         first = own["places"][0] if own["places"] else {"place": "", "a": "", "b": ""}
         more = len(own["places"]) - 1
         where = code(first["place"]) + (f", and {diff.counted(more, 'more place')}" if more > 0 else "")
         wrong = diff.violated(own, told)
         cells = (code(one["function"]), where, code(first["a"]), code(first["b"]), code(wrong) if wrong else "")
         rows.append(f"| {' | '.join(cells)} |")
-    rest = len(found) - MOST_ROWS
-    return [*rows, *([f"\nand {diff.counted(rest, 'more function')}"] if rest > 0 else []), ""]
+    heads = [f"| function | smallest difference | {labels} | violated on that case |", "|---|---|---|---|---|"]
+    return [*heads, *fitting(rows, MOST_ABOVE, "row"), ""]
 
 
 def details(one: Row, found: DifferenceRow, told: Document) -> str:
@@ -72,12 +79,14 @@ def details(one: Row, found: DifferenceRow, told: Document) -> str:
 def notes(told: Document) -> list[str]:
     """What broke, what is alike, what was skipped, and how it was compared."""
     broken, skipped = ([one for one in diff.reasons(told) if one[0] == word] for word in ("error", "skip"))
-    lines = [f"**Error** in {codes(names)}: {code(why)}\n" for _, why, names in broken]
+    errors = [f"**Error** in {codes(names)}: {code(why)}\n" for _, why, names in broken]
+    lines = fitting(errors, MOST_BELOW, "error")
     quiet = [f"- {codes(names)}: {code(diff.no_difference(one), most=1000)}" for one, names in diff.alike(told)]
     quiet += [f"- {codes(names)} skipped: {code(why)}" for _, why, names in skipped]
     summary = told["summary"]
     if quiet:
         folded = f"{summary['same']} without a difference, {summary['skip']} skipped"
+        quiet = fitting(quiet, MOST_BELOW, "line")
         lines += [f"<details><summary>{folded}</summary>\n", *quiet, "\n</details>\n"]
     how = "Cases that both can be asked; exceptions are compared by kind, without message and line."
     ran = f"Profile {code(summary['profile'])}, seed {summary['seed']}, {summary['seconds']:.0f} s."
