@@ -147,7 +147,9 @@ def test_on_a_phone_only_the_table_scrolls_sideways_and_the_ids_stay(opened):
     box = page.locator("tr.row th").first.bounding_box()
     assert 0 <= box["x"] < 30
     assert box["width"] < PHONE["width"] / 3
-    page.locator("td.skip a").last.click()
+    page.locator(OVERFLOW).click()
+    heading, row = page.locator("thead tr").last.bounding_box(), page.locator("tr.row:has(+ tr.more)").bounding_box()
+    assert max(0, heading["y"] + heading["height"] - 2) <= row["y"] < PHONE["height"] / 2
     inside = page.locator(".inplace").bounding_box()
     assert inside["x"] >= 0
     assert inside["x"] + inside["width"] <= PHONE["width"]
