@@ -33,6 +33,12 @@ def test_a_script_prints_what_the_page_quotes(release_folder, script, version):
     ("script", "name", "version"),
     [
         ("sliced_lengths.py", "megatron-core", "0.16.1"),
+        ("one_rank_eager.py", "megatron-core", "0.16.1"),
+        ("full_graph_passed_over.py", "vllm", "0.27.1"),
+        ("modes_changed.py", "vllm", "0.27.1"),
+        ("modes_changed.py", "vllm", "0.33.0"),
+        ("negative_chunk.py", "vllm", "0.27.1"),
+        ("negative_chunk.py", "vllm", "0.33.0"),
         ("padding_factor.py", "transformer-engine", "2.20.2"),
         ("short_sequence.py", "verl", "0.7.0"),
     ],
@@ -44,6 +50,11 @@ def test_a_script_on_another_engine_prints_what_the_page_quotes(release_folder, 
 def test_the_short_sequence_is_packed_by_the_release_that_mended_it(release_folder):
     mended = shown("short_sequence.py", release_folder("0.9.1", "verl")).splitlines()
     assert [line.partition(": ")[2] for line in mended] == ["rows [[7, 0]]", "rows [[0, 0]]"]
+
+
+def test_the_full_graph_is_replayed_by_the_release_that_mended_it(release_folder):
+    mended = shown("full_graph_passed_over.py", release_folder("0.33.0", "vllm")).splitlines()
+    assert [line.partition("runs in ")[2] for line in mended] == ["FULL 6", "PIECEWISE 7"]
 
 
 def test_the_scripts_use_nothing_of_this_project():
