@@ -199,9 +199,16 @@ def test_an_engines_name_is_cut_last_and_it_is_said():
     long = [*many("1", "2", engine="transformer-engine"), *many("3.1.0", "3.2.0", engine="megatron-core")]
     assert heading(shown(made_document(*long)))[0][0].split() == ["transformer-engine", "megatron-core"]
     above, key = heading(shown(made_document(*long), columns=42))
-    assert above[0].split() == ["tran", "megatron"]
+    assert above[0].split() == ["transforme", "megatron"]
     told = " ".join(line.strip() for line in key)
-    assert told == "tran: transformer-engine megatron 1.0 to 2.0: megatron-core 3.1.0 to 3.2.0"
+    assert told == "transforme: transformer-engine megatron 1.0 to 2.0: megatron-core 3.1.0 to 3.2.0"
+
+
+def test_two_engines_whose_names_would_be_cut_alike_have_letters():
+    alike = [column for name in ("engine-of-one", "engine-of-two") for column in many("1", engine=name)]
+    above, key = heading(shown(made_document(*alike), columns=26))
+    assert above[0].split() == ["a", "b"]
+    assert key == ["engine-of-one: a 1", "engine-of-two: b 1"]
 
 
 @pytest.mark.parametrize(("number", "columns", "tables"), [(12, 80, 1), (17, 80, 1), (30, 80, 2), (3, 20, 3)])

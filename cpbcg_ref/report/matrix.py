@@ -162,7 +162,7 @@ def row_of(name: str, columns: list[Column], notes: dict[tuple[Any, ...], Note])
 
 
 def cell_of(name: str, column: Column, notes: dict[tuple[Any, ...], Note]) -> Cell:
-    broken = {"outcome": "error", "message": column.problem, "examples": 0}
+    broken: dict[str, Any] = {"outcome": "error", "message": column.problem, "examples": 0}
     result = broken if column.problem else column.results[name]
     note = note_on(column, name, result, notes) if result["message"] else None
     told = {"outcome": result["outcome"], "level": REGISTRY[name].level, "examples": result["examples"]}

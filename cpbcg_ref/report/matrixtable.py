@@ -94,13 +94,15 @@ class Titles:
 
 
 def titles(columns: Sequence[Column], *, room: int) -> Titles:
-    """The longest that fit: all as it is; releases without what they have in common; engines cut too; or letters."""
+    """The longest that fit: all as it is; releases without what they have in common; engines cut too, as long as they
+    can be told apart; or letters."""
     groups = [list(group) for _, group in groupby(columns, key=lambda column: column.engine)]
     whole = [[column.version for column in group] for group in groups]
     short = list(map(shortened, whole))
-    for releases, uncut in ((whole, True), (short, True), (short, False)):
-        made = titled(groups, releases, uncut=uncut)
-        if sum(made.widths) - GAP <= room:
+    spare = room + GAP - sum(max(len(one), 1) + GAP for versions in short for one in versions)
+    for releases, more in ((whole, sys.maxsize), (short, sys.maxsize), (short, max(0, spare))):
+        made = titled(groups, releases, spare=more)
+        if sum(made.widths) - GAP <= room and len({line.partition(":")[0] for line in made.key}) == len(made.key):
             return made
     letters = [ascii_lowercase[i % 26] for i in range(len(columns))]
     told = iter(letters)
@@ -120,12 +122,13 @@ def shortened(versions: Sequence[str]) -> list[str]:
     return [".".join(part[same:]) for part in parts]
 
 
-def titled(groups: Sequence[Sequence[Column]], releases: Sequence[Sequence[str]], *, uncut: bool) -> Titles:
-    """Every engine above its releases. uncut: a group is as wide as the engine's name."""
+def titled(groups: Sequence[Sequence[Column]], releases: Sequence[Sequence[str]], *, spare: int) -> Titles:
+    """Every engine above its releases, cut to their width and what is spare."""
     engines, widths, key = "", list[int](), list[str]()
     for group, short in zip(groups, releases, strict=True):
         engine, own = group[0].engine, [max(len(release), 1) + GAP for release in short]
-        own[-1] += max(0, len(engine) + GAP - sum(own)) if uncut else 0
+        more = min(spare, max(0, len(engine) + GAP - sum(own)))
+        own[-1], spare = own[-1] + more, spare - more
         name = engine[: sum(own) - GAP]
         engines += name.ljust(sum(own))
         widths += own
