@@ -33,7 +33,7 @@ def show(title, max_requests, num_cuda_graphs, ranks, strict):
     torch.distributed.all_reduce = lambda tensor, **group: tensor.copy_(torch.tensor([most, prefills, 0]))
     for number, rank in enumerate(ranks):
         chosen = Builder.match_graph_config(rank, graphs, strict=strict, ep_group=ranks)
-        print(f"  rank {number} has {rank}: {'eager' if chosen is None else f'replays {chosen}'}")
+        print(f"rank {number} has {rank}: {'eager' if chosen is None else f'replays {chosen}'}")
 
 
 decode = Dimensions(token_count=1, prefill_req_count=0, decode_req_count=1)
