@@ -49,7 +49,8 @@ def serve_all(served: Sequence[Group], engine: Any, *, progress: Callable[[str],
     _run = (served, engine, Status(len(served)))
     done: dict[int, Served] = {}
     for together in side_by_side(served):
-        with ProcessPoolExecutor(cores(), mp_context=get_context("fork"), initializer=dies_with_parent) as pool:
+        workers, fork = min(cores(), len(together)), get_context("fork")
+        with ProcessPoolExecutor(workers, mp_context=fork, initializer=dies_with_parent) as pool:
             jobs = {pool.submit(serve_number, number): number for number in together}
             for job in completed(jobs, meanwhile=lambda: progress(how_far(done))):
                 number = jobs[job]
