@@ -16,6 +16,7 @@ from cpbcg_ref.answers import Raised
 from cpbcg_ref.checking import mistakes
 from cpbcg_ref.checking.calls import Call, Refused, calls, payload, plain, ranks_of, sharding
 from cpbcg_ref.checking.declared import broken_promise, nothing_ran, wrong_attribute, wrong_contract
+from cpbcg_ref.checking.dispatching import misdispatched
 from cpbcg_ref.checking.executed import recording
 from cpbcg_ref.engines.contract import METHODS, missing
 from cpbcg_ref.engines.reference import Reference
@@ -85,6 +86,7 @@ def first_problem(engine: Any, name: str) -> str | None:
             if problem := call.refused() or wrong_answer(engine, call):
                 return problem
         together = {"layout": misread, "positions": renumbered, "keys": turned, "captured-rows": stripped}
+        together |= {"dispatch": misdispatched}
         return together[name](engine) if name in together else None
     except Refused as refused:
         return str(refused)
