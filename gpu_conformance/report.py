@@ -88,7 +88,7 @@ def show(run: Run, printer: terminal.Printer) -> None:
     printer.table(("invariant", "level", "outcome", "batches"), rows)
     for one in run.report.of("fail"):
         show_failure(printer, one)
-    terminal.show_reasons(printer, run.report)
+    terminal.show_reasons(report=run.report, printer=printer)
     for served in run.failures:
         show_infrastructure(run, printer, served)
     printer.say()
