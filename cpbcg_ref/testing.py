@@ -145,8 +145,8 @@ class Suite:
         report = self.report(ids)
         if report.exit_code or len(report.of("skip")) == len(ids):
             raise NotConformant(text(report), report)
-        for advice in advices(report):
-            warnings.warn(advice, ConformanceWarning, stacklevel=3)
+        if told := advice(report):
+            warnings.warn(told, ConformanceWarning, stacklevel=3)
         return report
 
     def report(self, ids: Sequence[str]) -> Report:
@@ -195,16 +195,19 @@ def usable(target: str, engine: Any) -> Any:
 
 def text(report: Report) -> str:
     """What `cpbcg check` prints of its findings, the summary first: it is all that a list of failed tests shows."""
-    stream = io.StringIO()
-    terminal.show_findings(report, terminal.Printer(stream))
     asked = "" if len(report.of("skip")) < len(report.results) else ": nothing could be asked"
-    return f"{terminal.summary_line(report)}{asked}\n{stream.getvalue()}"
+    return printed(report, asked, lambda printer: terminal.show_findings(report, printer))
 
 
-def advices(report: Report) -> list[str]:
-    """One line per violated SHOULD, and one per reason for which nothing was asked."""
-    violated = [f"{one.invariant}: {one.message}" for one in report.of("fail") if not one.known]
-    unasked: dict[str, list[str]] = {}
-    for one in (*report.of("skip"), *report.of("unwitnessed")):
-        unasked.setdefault(one.message, []).append(one.invariant)
-    return violated + [f"not judged: {', '.join(ids)}: {why}" for why, ids in unasked.items()]
+def advice(report: Report) -> str:
+    """What fails no test, "" if there is none: violated SHOULDs, and what was not judged, with the reasons."""
+    violated = "".join(f"\nADVICE {one.invariant}: {one.message}" for one in report.of("fail") if not one.known)
+    if not violated and not report.of("skip") and not report.of("unwitnessed"):
+        return ""
+    return printed(report, violated, lambda printer: terminal.show_reasons(printer, report)).rstrip()
+
+
+def printed(report: Report, more: str, how: Callable[[terminal.Printer], None]) -> str:
+    stream = io.StringIO()
+    how(terminal.Printer(stream))
+    return f"{terminal.summary_line(report)}{more}\n{stream.getvalue()}"
