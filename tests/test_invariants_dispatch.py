@@ -164,19 +164,20 @@ def test_a_changed_argument_and_another_answer_are_told():
 
 
 @pytest.mark.parametrize(
-    ("graph", "step", "padded", "reasons"),
+    ("graph", "step", "reasons"),
     [
-        (FULL, Step(decodes=2), 0, []),
-        (FULL, Step(decodes=3), 0, ["too few tokens: 9 needed", "captured for 2 requests"]),
-        (FULL, Step(decodes=1), 7, ["too few tokens: 7 needed"]),
-        (FULL, Step(prefills=(3,)), 0, []),  # told by the tokens of a request, not by its kind
-        (FULL, Step(decodes=1, prefills=(1,)), 0, ["captured for requests of 3 tokens"]),
-        (SMALL, Step(prefills=(1, 1, 2)), 0, []),
-        (PREFILLS, Step(prefills=(1, 1)), 0, []),
+        (FULL, Step(decodes=2), []),
+        (FULL, Step(decodes=3), ["too few tokens: 9 needed", "captured for 2 requests"]),
+        (FULL, Step(prefills=(3,)), []),  # told by the tokens of a request, not by its kind
+        (FULL, Step(decodes=1, prefills=(1,)), ["captured for requests of 3 tokens"]),
+        (SMALL, Step(prefills=(1, 1, 2)), []),
+        (PREFILLS, Step(prefills=(1, 1)), []),
+        (replace(LARGE, needs_prefill=True), Step(decodes=1), ["captured for steps with a prefill"]),
+        (replace(LARGE, needs_prefill=True), Step(decodes=1, prefills=(1,)), []),
     ],
 )
-def test_what_a_graph_can_run_is_told_by_what_it_was_captured_for(graph, step, padded, reasons):
-    assert refusals(graph, step, tokens_per_decode=3, padded=padded) == reasons
+def test_what_a_graph_can_run_is_told_by_what_it_was_captured_for(graph, step, reasons):
+    assert refusals(graph, step, tokens_per_decode=3) == reasons
 
 
 def test_of_graphs_that_all_ranks_can_replay_the_best_is_first():

@@ -74,6 +74,8 @@ class Started:
         return {*names, "NONE"} if eager else set(names)
 
     def dispatch(self, *, allowed=None, excluded=None):
+        assert "NONE" in (allowed or {"NONE"})
+        assert "NONE" not in (excluded or ())
         unwanted = set(excluded or ()) | ({"FULL", "PIECEWISE"} - allowed if allowed else set())
         return self.toy.choose(self.graphs, self.case, unwanted)
 

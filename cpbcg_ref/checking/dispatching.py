@@ -17,8 +17,8 @@ def misdispatched(engine: Any) -> str | None:
     for setup, how in engine.contract.dispatchers.items():
         try:
             seen = ask_dispatch(engine, step(setup, how))
-        except CaptureFailed as problem:
-            return f"{setup}: the engine raised {problem}: look at what the adapter hands to it"
+        except CaptureFailed as refused:
+            return f"{setup}: the engine raised {refused}: look at what the adapter hands to it"
         if problem := wrong_graphs(seen, how) or wrong_choices(seen):
             return f"{setup}: {problem}"
     return None

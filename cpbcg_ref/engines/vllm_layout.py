@@ -24,7 +24,7 @@ class VLLMLayout:
 
     def __init__(self, root: Path) -> None:
         tree = Hermetic(root, "vllm", (MANAGER, BATCH, "vllm.config.compilation"))
-        self.group = Bag(all_gather=None)
+        self.group: Any = Bag(all_gather=None)
         mode = tree.symbol("vllm.config.compilation", "CUDAGraphMode")
         tree.provide("vllm.config", CUDAGraphMode=mode)
         tree.provide("vllm.distributed.parallel_state", get_pcp_group=lambda: self.group)

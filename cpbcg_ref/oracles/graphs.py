@@ -16,12 +16,9 @@ def tokens(step: Step, tokens_per_decode: int) -> int:
     return step.decodes * tokens_per_decode + sum(step.prefills)
 
 
-def refusals(graph: Graph, step: Step, *, tokens_per_decode: int, padded: int = 0) -> list[str]:
-    """Why this graph cannot run the step, one reason per limit of the graph; none if it can.
-
-    padded: tokens to which the step is padded before, for example by its group; 0 for as many as it has.
-    """
-    need, requests = max(padded, tokens(step, tokens_per_decode)), step.decodes + len(step.prefills)
+def refusals(graph: Graph, step: Step, *, tokens_per_decode: int) -> list[str]:
+    """Why this graph cannot run the step, one reason per limit of the graph; none if it can."""
+    need, requests = tokens(step, tokens_per_decode), step.decodes + len(step.prefills)
     lengths = {tokens_per_decode for _ in range(step.decodes)} | set(step.prefills)
     limits = {
         f"too few tokens: {need} needed": need > graph.num_tokens,
@@ -46,9 +43,8 @@ def ruled_out(case: DispatchCase, mode: str) -> bool:
 
 def alike(case: DispatchCase, captured: Sequence[Graph], modes: Sequence[str]) -> list[Graph]:
     """Mode and tokens of the graphs that every rank could replay in this step, the best first: of the first of `modes`,
-    then with the fewest tokens. The ranks go in step, so each one is padded to the largest."""
-    most = max(tokens(step, case.tokens_per_decode) for step in case.ranks)
-    how = {"tokens_per_decode": case.tokens_per_decode, "padded": most}
+    then with the fewest tokens. The ranks go in step, so all of them are padded to the same size."""
+    how = {"tokens_per_decode": case.tokens_per_decode}
     wanted = [graph for graph in captured if not ruled_out(case, graph.mode)]
     able = [{(one.mode, one.num_tokens) for one in wanted if not refusals(one, step, **how)} for step in case.ranks]
     together = sorted(set.intersection(*able), key=lambda graph: (modes.index(graph[0]), graph[1]))

@@ -36,4 +36,5 @@ class CudagraphDispatcher:
             for graph in self.graphs.get(mode, ()) if mode in allowed else ():
                 if graph.num_tokens >= num_tokens and (uniform_decode or not graph.uniform):
                     return mode, graph
+        assert CUDAGraphMode.NONE in allowed, "no graph, and eager is not allowed"
         return CUDAGraphMode.NONE, BatchDescriptor(num_tokens)
