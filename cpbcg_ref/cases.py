@@ -51,8 +51,8 @@ class LayoutCase:
 class BadLayoutCase:
     """A batch that the strategy cannot shard (negative, empty or too short lengths), pushed into the sharder itself.
 
-    `padding_factor`: what the caller has each length padded to a multiple of, where an engine leaves that to the caller
-    (0: what the engine's layout takes).
+    `padding_factor`: what the caller has each length, or all together, padded to a multiple of, where an engine leaves
+    that to the caller (0: what the engine's layout takes).
     """
 
     cp_size: int

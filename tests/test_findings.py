@@ -41,6 +41,7 @@ def test_a_script_prints_what_the_page_quotes(release_folder, script, version):
         ("negative_chunk.py", "vllm", "0.33.0"),
         ("padding_factor.py", "transformer-engine", "2.20.2"),
         ("short_sequence.py", "verl", "0.7.0"),
+        ("length_bucket.py", "verl", "0.9.1"),
     ],
 )
 def test_a_script_on_another_engine_prints_what_the_page_quotes(release_folder, script, name, version):

@@ -1,12 +1,14 @@
 """Megatron-core, TransformerEngine and verl answer through their adapters as their code says, right or wrong."""
 
+from dataclasses import replace
+
 import pytest
 from toys import judged
 
 from cpbcg_ref.cases import BadLayoutCase, Batch, LayoutCase
 from cpbcg_ref.engines.megatron import Megatron
 from cpbcg_ref.engines.transformer_engine import TransformerEngine
-from cpbcg_ref.engines.verl import Verl
+from cpbcg_ref.engines.verl import ThdEngine, Verl
 from cpbcg_ref.errors import TargetError
 
 pytest.importorskip("torch", reason="the code of these engines needs torch: install the torch extra")
@@ -55,6 +57,24 @@ def test_verl_packs_sequences_and_puts_them_together_again(release):
     assert engine.shard(batch(5, 3), list(range(1, 9)), **GROUP) == PADDED
     assert engine.gather(batch(5, 3), PADDED, **GROUP) == [list(range(1, 9))] * 2
     assert engine.gather(batch(5, 3), [PADDED[1], PADDED[0]], **GROUP) == [[3, 4, 1, 2, 0, 7, 6, 0]] * 2
+
+
+def test_verl_packs_a_nested_tensor_likewise_and_numbers_what_it_packs(release_folder):
+    engine = ThdEngine(release_folder("0.9.1", "verl"), "0.9.1")
+    assert engine.shard(batch(5, 3), list(range(1, 9)), **GROUP) == PADDED
+    assert engine.shard_positions(batch(5, 3), list(range(8)), **GROUP) == [[0, 1, 0, 0, 0, 0], [2, 3, 4, 0, 1, 2]]
+    assert engine.gather(batch(5, 3), PADDED, **GROUP) == [list(range(1, 9))] * 2
+    case = BadLayoutCase(cp_size=2, lengths=(4,), padding_factor=6)
+    assert judged(engine, "layout.bad-input", case).startswith("padded to multiples of 6 without an error, but 2 of 4")
+    assert judged(engine, "layout.bad-input", replace(case, padding_factor=8)) is None
+
+
+def test_verl_once_neither_numbered_a_nested_tensor_nor_padded_it_to_a_bucket(release_folder):
+    engine = ThdEngine(release_folder("0.7.0", "verl"), "0.7.0")
+    assert engine.shard(batch(5, 3), list(range(1, 9)), **GROUP) == PADDED
+    assert engine.gather(batch(5, 3), PADDED, **GROUP) == [list(range(1, 9))] * 2
+    assert engine.unavailable["positions"] == "this release does not number what it packs"
+    assert not engine.contract.padding_factor
 
 
 def copied(release_folder, tmp_path, which, old="", new=""):

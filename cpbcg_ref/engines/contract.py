@@ -106,8 +106,8 @@ class Contract:
     min_replay_bucket: does it offer the opt-in floor. padding_value: what `shard` puts in padding rows of the payload.
     max_requests: most requests of a batch that it shards (0: any number). cached_prefixes: can a request have tokens in
     the KV cache already. negative_lengths: can it be told one, which sequences that come with their tokens never have.
-    padding_factor: does the caller choose what lengths are padded to a multiple of. dispatchers: the ways in which the
-    choice of a graph for a step can be set up, by name.
+    padding_factor: does the caller choose what lengths, or all together, are padded to a multiple of. dispatchers: the
+    ways in which the choice of a graph for a step can be set up, by name.
     """
 
     strategies: tuple[str, ...] = ("zigzag",)

@@ -56,8 +56,7 @@ class Megatron:
     def _sliced(self, wanted: str, batch: dict[str, list[int]], *, cp_size: int, strategy: str) -> list[list[int]]:
         """What every rank gets of one entry of a batch of one row."""
         answers = []
-        for cp_rank in range(cp_size):
-            self.group.enter(cp_size=cp_size, cp_rank=cp_rank)
+        for _ in self.group.each_rank(cp_size):
             mine = self.slice({key: ints(values).view(1, -1) for key, values in batch.items()})
             answers.append(mine[wanted].flatten().tolist())
         return answers

@@ -1,5 +1,6 @@
 """The process group of one virtual rank at a time, and a `torch` whose collectives answer for it."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from cpbcg_ref.engines.sglang_process import Bag
@@ -11,9 +12,16 @@ class Group:
     def __init__(self) -> None:
         self.size, self.rank, self.handed_in = 1, 0, list[Any]()
 
-    def enter(self, *, cp_size: int, cp_rank: int) -> "Group":
-        self.size, self.rank = cp_size, cp_rank
-        return self
+    def each_rank(self, size: int) -> Iterator[int]:
+        """This process is one rank after the other."""
+        self.size = size
+        for self.rank in range(size):
+            yield self.rank
+
+    def handing_in(self, rows: list[Any]) -> Iterator[tuple[int, Any]]:
+        """Each rank with its rows; the all-gather gives it those of all."""
+        self.handed_in = rows
+        return zip(self.each_rank(len(rows)), rows, strict=True)
 
     def all_gather(self, output: list[Any], own: Any, group: Any = None) -> None:
         for mine, theirs in zip(output, self.handed_in, strict=True):

@@ -57,6 +57,7 @@ ENGINES = {
     "megatron-core": Engine("cpbcg_ref.engines.megatron:Megatron", "megatron/core"),
     "transformer-engine": Engine("cpbcg_ref.engines.transformer_engine:TransformerEngine", "transformer_engine"),
     "verl": Engine("cpbcg_ref.engines.verl:Verl", "verl"),
+    "verl:thd-engine": Engine("cpbcg_ref.engines.verl:ThdEngine", "verl"),
     "torch": Engine("cpbcg_ref.engines.torch_native:HeadTail", "torch", tried_on="2.13.0"),
     "torch:per-document": Engine("cpbcg_ref.engines.torch_native:PerDocument", "torch", tried_on="2.13.0"),
 }

@@ -68,9 +68,8 @@ class TransformerEngine:
         factor, cumulative, tokens = padding_factor or 2 * cp_size, ints(cumulated(batch)), ints(payload)
         ids, labels, padded = self.pad(tokens, tokens, cumulative, factor)
         positions, answers = self.number(cumulative, factor), []
-        for cp_rank in range(cp_size):
-            group = self.group.enter(cp_size=cp_size, cp_rank=cp_rank)
-            mine, _, own = self.slice(padded, ids, labels, positions, cp_group=group)
+        for _ in self.group.each_rank(cp_size):
+            mine, _, own = self.slice(padded, ids, labels, positions, cp_group=self.group)
             answers.append((mine.tolist(), own.tolist()))
         return answers
 
