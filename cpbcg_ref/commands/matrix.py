@@ -24,8 +24,8 @@ def matrix(targets: Sequence[str], select: Sequence[str], badges: str | None, **
     """Check every TARGET, each in a process of its own, and show invariants x engines and releases.
 
     Without TARGET: the references, every release with a known sha256, and every installed engine that has no such
-    release. vLLM's wheels are large: they are taken only if they are named or in the cache already. `cpbcg engines`
-    lists them all.
+    release; wheels that are not in the cache are fetched. vLLM's are large: they are taken only if they are named or in
+    the cache already. `cpbcg engines` lists them all.
 
     \b
     cpbcg matrix --html matrix.html
