@@ -6,6 +6,7 @@ CP configured, batch too short to shard     eager, always
 CP active                                   the bucket must hold the tokens and the largest rank's rows
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -51,26 +52,37 @@ def select_replay_bucket(
     check(int | None, what="the rows that every rank needs", required_local_tokens=required_local_tokens)
     if required_local_tokens is None:
         return None
-    most = max(max_padding_factor * num_tokens, min_replay_bucket)
-    holding = {bucket for bucket, rows in bucket_local_tokens.items() if rows >= required_local_tokens}
-    return next((bucket for bucket in capture_num_tokens if num_tokens <= bucket <= most and bucket in holding), None)
+    rule = (max_padding_factor, min_replay_bucket)
+    return smallest_bucket(num_tokens, required_local_tokens, capture_num_tokens, bucket_local_tokens, *rule)
+
+
+def smallest_bucket(
+    num_tokens: int, required: int, buckets: Sequence[int], rows: Mapping[int, int], factor: float, floor: int
+) -> int | None:
+    """The search itself, for what was checked: bisection for the tokens, then on, as rows need not grow with buckets.
+
+    A table was checked when it was captured, so a batch costs log(buckets) plus those whose rows do not suffice.
+    """
+    most = max(factor * num_tokens, floor)
+    for i in range(bisect_left(buckets, num_tokens), len(buckets)):
+        bucket = buckets[i]
+        if bucket > most:
+            return None
+        if rows.get(bucket, -1) >= required:
+            return bucket
+    return None
 
 
 def select_replay_bucket_for_batch(lengths: Lengths | None, *, num_tokens: int, table: CaptureTable) -> int | None:
     """The bucket for a batch, None for eager. `lengths` None: unknown to the caller; `num_tokens` is their sum."""
+    check(int, what="the tokens of the batch", num_tokens=num_tokens)
     required = required_local_tokens(lengths, alignment=table.alignment, **table.group)
     if lengths is not None and num_tokens != sum(lengths):
         refuse("num_tokens", num_tokens, f"the lengths sum to {sum(lengths)}; pass both of the same batch")
-    if table.cp_size > 1 and not is_cp_active(lengths, **table.group):
+    if required is None or (table.cp_size > 1 and not is_cp_active(lengths, **table.group)):
         return None
-    return select_replay_bucket(
-        num_tokens=num_tokens,
-        required_local_tokens=required,
-        capture_num_tokens=table.capture_num_tokens,
-        bucket_local_tokens=table.bucket_local_tokens,
-        max_padding_factor=table.max_padding_factor,
-        min_replay_bucket=table.min_replay_bucket,
-    )
+    rule = (table.max_padding_factor, table.min_replay_bucket)
+    return smallest_bucket(num_tokens, required, table.capture_num_tokens, table.bucket_local_tokens, *rule)
 
 
 def can_run_graph(lengths: Lengths | None, *, num_tokens: int, table: CaptureTable, asks: Collection[str] = ()) -> bool:

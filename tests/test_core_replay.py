@@ -1,5 +1,7 @@
 """Selection, admission and replay: one selector, three cases, no silent fallback."""
 
+from itertools import combinations, product
+
 import pytest
 
 from cpbcg_ref import (
@@ -12,6 +14,7 @@ from cpbcg_ref import (
     select_replay_bucket,
     select_replay_bucket_for_batch,
 )
+from cpbcg_ref.replay import smallest_bucket
 
 TABLE = CaptureTable(ladder=(2048, 2304, 2560), cp_size=4, context_length=4096)
 WITHOUT_CP = CaptureTable(ladder=(4, 16, 64), cp_size=1, context_length=4096)
@@ -60,6 +63,41 @@ def test_another_padding_factor_moves_the_bound():
 def test_a_bucket_of_unknown_rows_is_never_chosen():
     unknown = {"capture_num_tokens": [16, 24], "bucket_local_tokens": {24: 8}}
     assert select_replay_bucket(num_tokens=16, required_local_tokens=8, **unknown) == 24
+
+
+def test_a_bucket_of_unknown_rows_is_not_even_chosen_for_a_batch_without_rows():
+    unknown = {"capture_num_tokens": [16], "bucket_local_tokens": {}}
+    assert select_replay_bucket(num_tokens=16, required_local_tokens=0, **unknown) is None
+
+
+def test_rows_need_not_grow_with_the_buckets():
+    assert chosen(16, 8, {16: 4, 20: 8, 24: 4, 32: 16}) == 20
+    assert chosen(16, 9, {16: 4, 20: 8, 24: 4, 32: 16}) == 32
+
+
+@pytest.mark.parametrize("ladder", [ladder for size in (1, 2, 3) for ladder in combinations(range(1, 6), size)])
+def test_the_bucket_is_the_one_that_a_scan_of_the_whole_ladder_finds(ladder):
+    for rows, tokens, required, floor in product(product([0, 1, 2], repeat=len(ladder)), range(6), range(3), (0, 4)):
+        captured = dict(zip(ladder, rows, strict=True))
+        within = [b for b in ladder if tokens <= b and (b <= 2 * tokens or b <= floor) and captured[b] >= required]
+        assert chosen(tokens, required, captured, min_replay_bucket=floor) == (within[0] if within else None)
+
+
+class Read(list):
+    """A ladder that counts how often a bucket of it is read."""
+
+    times = 0
+
+    def __getitem__(self, i):
+        self.times += 1
+        return super().__getitem__(i)
+
+
+@pytest.mark.parametrize("tokens", [1, 100, 4096, 5000, 8192, 8193])
+def test_ten_of_512_buckets_are_read_to_find_the_one(tokens):
+    ladder = Read(range(16, 8193, 16))
+    bucket = smallest_bucket(tokens, 1, ladder, dict.fromkeys(ladder, 1), 2, 16)
+    assert (bucket, ladder.times <= 11) == (-(-tokens // 16) * 16 if tokens < 8193 else None, True)
 
 
 def test_unknown_required_rows_choose_nothing():

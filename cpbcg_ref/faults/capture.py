@@ -122,11 +122,7 @@ edit(
     "ladder-not-captured",
     "the selector matches against the asked ladder, captured or not",
     ("capture", SELECTABLE, "capture_num_tokens=tuple(self.ladder)"),
-    (
-        "replay",
-        "bucket in holding), None)",
-        "bucket_local_tokens.get(bucket, required_local_tokens) >= required_local_tokens), None)",
-    ),
+    ("replay", "rows.get(bucket, -1)", "rows.get(bucket, required)"),
     must="select.captured capture.legal",
     source="tokenspeed#936",
     smallest=1,

@@ -5,15 +5,20 @@ from typing import Any
 from cpbcg_ref.engines.reference import Reference
 from cpbcg_ref.faults.model import edit, fault
 
-FITS = "if num_tokens <= bucket <= most and bucket in holding"
-LADDER = "(bucket for bucket in capture_num_tokens if"
-MOST = "most = max(max_padding_factor * num_tokens, min_replay_bucket)"
-NONE = "bucket in holding), None)"
+MOST = "most = max(factor * num_tokens, floor)"
+EACH = "for i in range(bisect_left(buckets, num_tokens), len(buckets)):"
+FROM_THERE = "buckets[bisect_left(buckets, num_tokens) :]"
+PLACE = "        bucket = buckets[i]\n"
+BOUND = "if bucket > most:"
+STOP = f"{BOUND}\n            return None"
+HOLDS = "if rows.get(bucket, -1) >= required:"
+FOUND = f"{HOLDS}\n            return bucket"
+NONE = f"{FOUND}\n    return None"
 
 edit(
     "overflow",
     "the bucket is picked by the number of tokens alone",
-    ("replay", FITS, "if num_tokens <= bucket <= most and bucket in bucket_local_tokens"),
+    ("replay", HOLDS, "if bucket in rows:"),
     must="capacity.no-overflow select.fits-rows replay.admitted-implies-runs",
     source="sglang#33906",
     smallest=18,
@@ -21,7 +26,7 @@ edit(
 edit(
     "no-padding-bound",
     "the smallest bucket that holds the batch is taken, however much larger it is",
-    ("replay", FITS, "if num_tokens <= bucket and bucket in holding"),
+    ("replay", BOUND, "if False:"),
     must="select.padding-bound",
     source="sglang#31487",
     smallest=1,
@@ -29,7 +34,7 @@ edit(
 edit(
     "tiny-floor",
     "the opt-in floor is compared with the tokens of the batch, so that a tiny batch gets a bucket of any size",
-    ("replay", MOST, "most = 2**30 if num_tokens <= min_replay_bucket else max_padding_factor * num_tokens"),
+    ("replay", MOST, "most = 2**30 if num_tokens <= floor else factor * num_tokens"),
     must="select.padding-bound",
     source="sglang#40253",
     smallest=1,
@@ -37,7 +42,7 @@ edit(
 edit(
     "floor-ignored",
     "the opt-in floor is accepted and not used",
-    ("replay", MOST, "most = max_padding_factor * num_tokens"),
+    ("replay", MOST, "most = factor * num_tokens"),
     must="select.complete select.without-cp",
     source="sglang#40253",
     smallest=1,
@@ -52,112 +57,105 @@ edit(
 edit(
     "bound-strict",
     "a bucket of exactly twice the tokens is refused: < for <=",
-    ("replay", FITS, "if num_tokens <= bucket < most and bucket in holding"),
+    ("replay", BOUND, "if bucket >= most:"),
     must="select.complete",
     smallest=1,
 )
 edit(
     "bound-rounded-down",
     "the padding factor is computed with //, so that 2T + 1 tokens are allowed",
-    (
-        "replay",
-        FITS,
-        "if num_tokens <= bucket and (bucket // max_padding_factor <= num_tokens or "
-        "bucket <= min_replay_bucket) and bucket in holding",
-    ),
+    ("replay", BOUND, "if bucket // factor > num_tokens and bucket > floor:"),
     must="select.padding-bound",
     smallest=1,
 )
 edit(
     "bound-by-rows",
     "the padding factor is applied to the local rows instead of the tokens",
-    ("replay", MOST, MOST.replace("num_tokens", "required_local_tokens")),
+    ("replay", MOST, MOST.replace("num_tokens", "required")),
     must="select.complete",
     smallest=1,
 )
 edit(
     "tokens-strict",
     "a full bucket is refused: < for <=",
-    ("replay", FITS, "if num_tokens < bucket <= most and bucket in holding"),
+    ("replay", EACH, EACH.replace("num_tokens", "num_tokens + 1")),
     must="select.complete select.without-cp",
     smallest=1,
 )
 edit(
     "rows-strict",
     "a bucket with exactly the required rows is refused: > for >=",
-    ("replay", "rows >= required_local_tokens}", "rows > required_local_tokens}"),
+    ("replay", HOLDS, HOLDS.replace(">=", ">")),
     must="select.complete",
     smallest=1,
 )
 edit(
     "rows-off-by-one",
     "a bucket may lack one row",
-    ("replay", "rows >= required_local_tokens}", "rows + 1 >= required_local_tokens}"),
+    ("replay", HOLDS, HOLDS.replace("-1) >=", "-2) + 1 >=")),
     must="select.fits-rows",
     smallest=1,
 )
 edit(
     "tokens-ignored",
     "the bucket is picked by the rows alone",
-    ("replay", FITS, "if bucket <= most and bucket in holding"),
+    ("replay", EACH, "for i in range(len(buckets)):"),
     must="select.fits-tokens",
     smallest=1,
 )
 edit(
     "bucket-below",
     "the largest bucket up to the tokens is taken: floor for ceil",
-    (
-        "replay",
-        f"{LADDER} num_tokens <= bucket <= most",
-        "(bucket for bucket in capture_num_tokens[::-1] if bucket <= num_tokens",
-    ),
+    ("replay", EACH, "for i in reversed(range(bisect_left(buckets, num_tokens + 1))):"),
     must="select.fits-tokens",
     smallest=1,
 )
 edit(
     "clamped-to-largest",
     "where no bucket fits, the largest one is taken",
-    ("replay", NONE, "bucket in holding), capture_num_tokens[-1])"),
+    ("replay", STOP, f"{BOUND}\n            break"),
+    ("replay", NONE, f"{FOUND}\n    return buckets[-1]"),
     must="select.fits-rows",
     smallest=1,
 )
 edit(
     "no-bucket-raises",
     "where no bucket fits, the selector raises instead of answering eager",
-    ("replay", NONE, "bucket in holding))"),
+    ("replay", STOP, f"{BOUND}\n            break"),
+    ("replay", NONE, f"{FOUND}\n    raise LookupError(num_tokens)"),
     must="select.complete replay.admitted-implies-runs",
     smallest=1,
 )
 edit(
     "largest-for-smallest",
     "the largest bucket that fits is taken",
-    ("replay", LADDER, "(bucket for bucket in capture_num_tokens[::-1] if"),
+    ("replay", EACH, EACH.replace("range", "reversed(range").replace("):", ")):")),
+    ("replay", STOP, f"{BOUND}\n            continue"),
     must="select.minimal select.monotone",
     smallest=2,
 )
 edit(
     "first-for-smallest",
     "the first bucket that fits is taken from a set, whose order is arbitrary",
-    ("replay", LADDER, "(bucket for bucket in set(capture_num_tokens) if"),
+    ("replay", EACH, f"for bucket in set({FROM_THERE}):"),
+    ("replay", PLACE, ""),
+    ("replay", STOP, f"{BOUND}\n            continue"),
     must="select.minimal",
     smallest=2,
 )
 edit(
     "tightest-rows",
     "the bucket with the fewest rows to spare is taken instead of the smallest",
-    (
-        "replay",
-        LADDER,
-        "(bucket for bucket in sorted(capture_num_tokens, key=lambda b: bucket_local_tokens.get(b, 0)) if",
-    ),
+    ("replay", EACH, f"for bucket in sorted({FROM_THERE}, key=lambda bucket: rows.get(bucket, 0)):"),
+    ("replay", PLACE, ""),
+    ("replay", STOP, f"{BOUND}\n            continue"),
     must="select.minimal",
     smallest=2,
 )
 edit(
     "first-candidate-alone",
     "only the first bucket with enough tokens is tried: where its rows do not fit, the next one is not",
-    ("replay", FITS + "), None)", "if num_tokens <= bucket <= most), None)"),
-    ("replay", "    return next((bucket for", "    return next((bucket if bucket in holding else None for"),
+    ("replay", FOUND, f"return bucket {HOLDS[:-1]} else None"),
     must="select.complete",
     source="vllm#53407",
     smallest=2,
@@ -165,7 +163,7 @@ edit(
 edit(
     "no-bound-without-cp",
     "with CP off the padding bound is not applied",
-    ("replay", "max_padding_factor=table.max_padding_factor", "max_padding_factor=2 if table.cp_size > 1 else 2**30"),
+    ("replay", "(table.max_padding_factor", "(2 if table.cp_size > 1 else 2**30"),
     must="select.without-cp",
     smallest=2,
 )
