@@ -234,6 +234,7 @@ Options:
 
 Commands:
   check       Check an engine and say what it breaks.
+  diff        Compare two engines: where do they decide differently?
   engines     List engines, releases and what is cached.
   explain     Work out one batch on one server.
   faults      Does the suite catch engines that are wrong on purpose?
