@@ -6,9 +6,11 @@ import numpy
 import pytest
 from toys import Toy
 
+from cpbcg_ref.answers import Raised
 from cpbcg_ref.checking.smoke import smoke
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.engines.reference import Reference
+from cpbcg_ref.engines.targets import resolve
 
 SHARD, POSITIONS, SEGMENTS = Toy.shard, Toy.shard_positions, Toy.kv_segments
 
@@ -339,6 +341,12 @@ class Answering:
             {"start_attempts": lambda self: Answering(None)},
             "start_attempts().step answers None: it must be an int; does the method return what it makes?",
         ),
+        (
+            "negotiation",
+            {"start_delayers": lambda self, config: Answering([Raised("KeyError", "'usage'", "delayer.py:9")] * 2)},
+            "start_delayers(...).step: the engine raised KeyError: 'usage' (delayer.py:9): look at what the adapter "
+            "hands to it",
+        ),
         ("votes", {"votes": lambda self, m, w: [1, 0]}, "votes answers an int (1) in [0]: it must be True or False"),
     ],
 )
@@ -369,3 +377,18 @@ def test_a_wrong_engine_is_left_to_check(share):
         unavailable=dict.fromkeys(("captured-rows", "replay"), "not here"),
     )
     assert line(wrong, "layout") == ("ok", "layout", "")
+
+
+RELEASES = [("sglang", "0.5.16"), ("sglang", "0.5.17"), ("sglang", "0.5.23"), ("megatron-core", "0.16.1")]
+RELEASES += [("transformer-engine", "2.20.2"), ("verl", "0.7.0"), ("verl", "0.9.1")]
+
+
+@pytest.mark.parametrize(("name", "version"), RELEASES)
+def test_no_adapter_of_a_release_is_called_broken(release, name, version):
+    assert [line for line in smoke(release(version, name)) if line.state == "broken"] == []
+
+
+@pytest.mark.parametrize("target", ["torch", "torch:per-document"])
+def test_no_adapter_of_torch_is_called_broken(target):
+    pytest.importorskip("torch")
+    assert [line for line in smoke(resolve(target)) if line.state == "broken"] == []

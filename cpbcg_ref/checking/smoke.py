@@ -96,8 +96,9 @@ def first_problem(engine: Any, name: str) -> str | None:
 
 def wrong_answer(engine: Any, call: Call) -> str | None:
     answer, changed = call.made(engine)
-    if isinstance(answer, Raised):
-        return f"{call.method}: the engine raised {answer}: look at what the adapter hands to it"
+    answered = answer if isinstance(answer, (list, tuple)) else [answer]
+    if raised := [one for one in answered if isinstance(one, Raised)]:
+        return f"{call.method}: the engine raised {raised[0]}: look at what the adapter hands to it"
     if changed:
         return f"{call.method} changes the {changed} that it is handed: let it work on a copy"
     return mistakes.unlike(call.method, answer, call.golden)
