@@ -124,8 +124,10 @@ def test_filters_by_text_level_outcome_and_engine_work_together_and_reset_shows_
 
 def test_a_filter_closes_what_was_expanded(opened):
     page = opened()
-    page.locator(OVERFLOW).click()
-    page.fill("[name=text]", "layout")
+    page.locator("tr.row", has_text="free").locator("td.skip >> nth=0").click()
+    assert len(visible(page, "tr.more")) == 1
+    page.fill("[name=text]", "in-bounds")
+    assert ids(page) == ["data.in-bounds"]
     assert visible(page, "tr.more") == []
 
 
