@@ -166,7 +166,7 @@ def test_where_positions_are_written_by_a_kernel_they_are_not_asked(edited):
         .replace("input_batch, batch_desc", "input_batch, batch_desc=None")
     )
     engine = VLLM(tree, "1")
-    assert set(engine.unavailable) == {"captured-rows", "positions", "keys"}
+    assert set(engine.unavailable) == {"gate", "captured-rows", "positions", "keys"}
     assert failed(engine, ["layout.bijection"]) == set()
 
 

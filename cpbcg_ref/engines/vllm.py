@@ -7,10 +7,10 @@ from pathlib import Path
 
 from cpbcg_ref.engines.contract import METHODS, Contract
 from cpbcg_ref.engines.vllm_dispatch import DISPATCHERS, VLLMDispatch
-from cpbcg_ref.engines.vllm_layout import NO_POSITIONS, VLLMLayout
+from cpbcg_ref.engines.vllm_layout import LACKS, VLLMLayout
 
 LAYOUT = ("layout", "rows", "positions", "gather", "keys")
-NO_CAPTURED_ROWS = "the rows of a graph are those of its manager, which pads to them itself"
+ALWAYS = "it cuts every batch; of a short request late ranks get nothing"
 
 
 class VLLM:
@@ -32,5 +32,4 @@ class VLLM:
         layout = VLLMLayout(root)
         vars(self).update({METHODS[name]: getattr(layout, METHODS[name]) for name in LAYOUT})
         self.start_dispatcher = VLLMDispatch(root).start_dispatcher
-        lacks = {} if layout.tells_positions else dict.fromkeys(("positions", "keys"), NO_POSITIONS)
-        self.unavailable = {"captured-rows": NO_CAPTURED_ROWS} | lacks
+        self.unavailable = {"gate": ALWAYS} | ({} if layout.tells_positions else LACKS)

@@ -15,7 +15,8 @@ from cpbcg_ref.engines.sglang_process import Bag, always, ints
 GPU = "vllm.v1.worker.gpu."
 MANAGER, BATCH = GPU + "pcp_manager", GPU + "input_batch"
 KERNELS = ("prepare_pos_seq_lens", "combine_sampled_and_draft_tokens")
-NO_POSITIONS = f"this release writes positions with a Triton kernel ({KERNELS[0]})"
+LACKS = dict.fromkeys(("positions", "keys"), f"this release writes positions with a Triton kernel ({KERNELS[0]})")
+LACKS |= {"captured-rows": "this release pads to the largest rank, whatever was captured"}
 
 
 class VLLMLayout:
@@ -35,7 +36,7 @@ class VLLMLayout:
         self.tells_positions = not hasattr(tree.load(MANAGER), KERNELS[0])
         if not self.tells_positions:  # the other one writes tokens of decodes
             tree.provide(MANAGER, **dict.fromkeys(KERNELS, always(None)))
-        self.eager = {"batch_desc": Bag(cg_mode=mode.NONE)} if self.tells_positions else {}
+        self.mode = mode
         states = Bag(last_sampled_tokens=None, prefill_len=Bag(gpu=None), draft_tokens=None)
         self.new = {"shard_decode_requests": False} if self.tells_positions else {"req_states": states}
 
@@ -43,6 +44,7 @@ class VLLMLayout:
         return [local.num_tokens for _, local in self.partitions(batch, **group)]
 
     def shard(self, batch: Batch, payload: list[int], **group: Any) -> list[list[int]]:
+        """`captured_rows`: as many rows as a PIECEWISE graph has."""
         parts = self.partitions(batch, payload=payload, **group)
         return [local.input_ids.tolist() for _, local in parts]
 
@@ -63,16 +65,20 @@ class VLLMLayout:
             answers.append([pair for pair in zip(lengths, local.seq_lens.tolist(), strict=True) if pair[0]])
         return answers
 
-    def partitions(self, batch: Batch, *, cp_size: int, strategy: str, **tokens: list[int]) -> list[tuple[Any, Any]]:
+    def partitions(
+        self, batch: Batch, *, cp_size: int, strategy: str, captured_rows: int = 0, **tokens: list[int]
+    ) -> list[tuple[Any, Any]]:
         """The manager of every rank, and what it makes of the batch."""
         import torch
 
-        most = {"max_num_reqs": len(batch.lengths), "max_num_tokens": max(1, batch.num_tokens)}
+        most = {"max_num_reqs": len(batch.lengths), "max_num_tokens": max(1, batch.num_tokens, captured_rows)}
+        mode = self.mode.PIECEWISE if captured_rows else self.mode.NONE
+        graph = {"batch_desc": Bag(cg_mode=mode, num_tokens=captured_rows)} if self.tells_positions else {}
         ranks = [
             self.manager(pcp_world_size=cp_size, pcp_rank=rank, device=torch.device("cpu"), **self.new, **most)
             for rank in range(cp_size)
         ]
-        return [(rank, rank.partition_batch(self.scheduled(batch, **tokens), **self.eager)) for rank in ranks]
+        return [(rank, rank.partition_batch(self.scheduled(batch, **tokens), **graph)) for rank in ranks]
 
     def scheduled(self, batch: Batch, *, payload: Any = None, positions: Any = None) -> Any:
         """A batch of prefills as the scheduler gives it: every request has all of its prompt in cache and batch."""

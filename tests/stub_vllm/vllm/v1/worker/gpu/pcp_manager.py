@@ -11,7 +11,7 @@ class PCPManager:
     def partition_batch(self, input_batch, batch_desc):
         chunks = [self._chunks(input_batch, rank) for rank in range(self.size)]
         rows = [[token for chunk in some for token in chunk] for some in chunks]
-        most = max(map(len, rows))
+        most = max(*map(len, rows), batch_desc.num_tokens if batch_desc and batch_desc.cg_mode else 0)
         self._places = [(rank * most + row, token) for rank, own in enumerate(rows) for row, token in enumerate(own)]
         ends = torch.tensor([0, *map(len, chunks[self.rank])]).cumsum(0)
         last = [own[-1] for own in chunks[self.rank]]
