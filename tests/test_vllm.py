@@ -119,6 +119,12 @@ def test_rows_and_keys_are_told_as_the_engine_has_them(stub):
         ),
         (
             "vllm/v1/cudagraph_dispatcher.py",
+            "allowed = set(valid_modes or CUDAGraphMode) - (invalid_modes or set())",
+            "allowed = set(valid_modes or CUDAGraphMode) - (invalid_modes or set()); (invalid_modes or set()).clear()",
+            {"select.pure"},
+        ),
+        (
+            "vllm/v1/cudagraph_dispatcher.py",
             "- (invalid_modes or set())",
             "",
             {"select.captured"},
