@@ -1,8 +1,10 @@
 """The suite in somebody else's tests: what passes, what raises and with which text, and what it leaves as it was."""
 
 import json
+import pickle
 import subprocess
 import sys
+import threading
 import unittest
 import warnings
 
@@ -73,6 +75,12 @@ FAIL select.fits-rows: bucket 1 for 1 tokens, 1 rows: too few rows: 0 captured, 
     assert [one.outcome for one in error.report.results] == ["fail", "pass"]
 
 
+def test_it_travels_between_the_processes_of_a_test_runner():
+    error = raised_by(TokensAlone(), **QUICK)
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.report) == (NotConformant, str(error), error.report)
+
+
 def test_the_line_that_reproduces_it_does():
     found = raised_by(TokensAlone(), **QUICK).report.results[0]
     with pytest.raises(NotConformant) as again:
@@ -90,7 +98,7 @@ SERVER = Deployment(server=Server(cp_size=2, capture_num_tokens=(8, 16), context
 
 @pytest.mark.parametrize("engine", [TokensAlone(), "fault:overflow"])
 def test_what_a_deployment_shows_is_reproduced_with_it(engine):
-    found = raised_by(engine, select="capacity.no-overflow", profile="dev", deployment=SERVER).report.results[0]
+    found = raised_by(engine, select="select.fits-rows", profile="dev", deployment=SERVER).report.results[0]
     assert "deployment=Deployment(server=Server(cp_size=2, " in found.reproduce
     names = {"Deployment": Deployment, "Server": Server, "engine": engine, "run_conformance": run_conformance}
     with pytest.raises(NotConformant) as again:
@@ -332,3 +340,15 @@ def test_unittest_reads_it_as_it_is_and_nothing_is_left_behind(repository, tmp_p
 def test_importing_it_loads_no_pytest():
     code = "import sys; from cpbcg_ref.testing import run_conformance; print('pytest' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_an_engine_is_asked_in_the_callers_thread():
+    class Bound(Toy):
+        def __init__(self):
+            self.thread = threading.get_ident()
+
+        def select_replay_bucket(self, **asked):
+            assert threading.get_ident() == self.thread
+            return super().select_replay_bucket(**asked)
+
+    assert run_conformance(Bound(), **QUICK).exit_code == 0

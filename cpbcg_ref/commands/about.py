@@ -16,7 +16,7 @@ from cpbcg_ref.commands.shared import JSON, UNPINNED, deliver, note, selected
 def smoke(target: str, allow_unpinned: bool, json_file: str | None) -> int:
     """Is the adapter of TARGET broken, or is the engine behind it wrong?
 
-    Asks one small question per capability. Says ok, broken (and what to fix) or not offered (and why).
+    Asks a few small questions per capability. Says ok, broken (and what to change) or not offered (and why).
     Exit code 2 if something is broken, else 0.
 
     \b
