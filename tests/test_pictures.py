@@ -148,6 +148,9 @@ def test_beside_each_other_two_engines_have_a_column_each_for_what_differs():
         "2     Attempt(admitted=2, queue=0, free_slots=0)  ValueError          2",
         "ValueError: a clock (delayer.py:1)",
     ]
+    moved = AttemptsSeen(max_prefill_bs=(0, replace(RAISED, message="moved", where="delayer.py:9")))
+    alike = beside(case, (both[0], moved), (Contract(), Contract()), names).splitlines()
+    assert alike[0] == "pass  attempts                                    max_prefill_bs"
     assert beside(case, (other, other), (Contract(), Contract()), names) == picture(case, other, Contract())
 
 

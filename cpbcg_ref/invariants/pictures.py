@@ -48,7 +48,8 @@ def side_by_side(one: Sequence[Line], other: Sequence[Line], names: Sequence[str
     merged: list[dict[str, Any]] = [{} for _ in one]
     for column in dict.fromkeys(name for line in (*one, *other) for name in line):
         cells = [[line.get(column, "") for line in own] for own in (one, other)]
-        both = [column] if cells[0] == cells[1] else [f"{column} {name}" for name in names]
+        alike = [*map(shown, cells[0])] == [*map(shown, cells[1])]
+        both = [column] if alike else [f"{column} {name}" for name in names]
         for head, own in zip(both, cells, strict=False):
             for line, cell in zip(merged, own, strict=True):
                 line[head] = cell
