@@ -97,7 +97,6 @@ votes.votes     different         3     0.50
 passes.verdict  different         3     0.00
 layout.shard    same             40     0.25
 layout.gather   same             40     0.25
-replay.start    skip              0     0.00
 replay.select   error             0     0.00
 
 SKIP replay.start: toy 1.0: it starts no server

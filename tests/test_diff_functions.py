@@ -138,6 +138,18 @@ def places(name, left, right):
             DispatchSeen(captured=(Graph(num_tokens=8), Graph(num_tokens=4)), chosen=(), again=()),
             [],
         ),
+        (
+            "dispatch.captured",
+            DispatchSeen(captured=(Graph(num_tokens=4, num_prefills=0), Graph(num_tokens=8)), chosen=(), again=()),
+            DispatchSeen(captured=(Graph(num_tokens=4),), chosen=(), again=()),
+            ["graph 4", "graph 8"],
+        ),
+        (
+            "dispatch.chosen",
+            DispatchSeen(captured=(), chosen=(Graph(num_tokens=4, num_prefills=0),), again=()),
+            DispatchSeen(captured=(), chosen=(Graph(num_tokens=4),), again=()),
+            [],
+        ),
     ],
 )
 def test_answers_differ_at_these_places(name, left, right, expected):

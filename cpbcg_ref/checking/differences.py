@@ -74,6 +74,6 @@ class Comparison:
 def labels(left: Described, right: Described) -> tuple[str, str]:
     """Short names for the columns of two engines: what tells them apart, A and B if nothing short does."""
     for names in ((left.name, right.name), (left.version, right.version)):
-        if names[0] != names[1] and max(map(len, names)) <= 16:
+        if names[0] != names[1] and max(map(len, names)) <= 20:
             return names
     return "A", "B"

@@ -10,12 +10,13 @@ from difflib import get_close_matches
 from fnmatch import filter as matching
 from typing import Any
 
-from cpbcg_ref.answers import Captured, LastPassSeen, Raised, Verdict
+from cpbcg_ref.answers import Captured, Graph, LastPassSeen, Raised, Verdict
 from cpbcg_ref.asking import FAMILIES
 from cpbcg_ref.errors import InvalidInput
 
 Answers = dict[str, Any]  # by place
 EVERY_RANK = "every rank"
+LIMITS = ("num_requests", "num_decodes", "num_prefills", "needs_prefill", "tokens_per_request")
 STATE = ("wait_passes", "episode_open", "delayed_passes", "free_pass_used")
 
 
@@ -167,13 +168,25 @@ def attempts(seen: Any) -> Answers:
 
 
 def graphs(seen: Any) -> Answers:
-    """Every captured graph at a place of its own, whatever their order."""
-    return {f"{graph}, as {graph!r}": "captured" for graph in seen.captured}
+    """What every graph was captured for, at a place of its own, whatever their order."""
+    told: dict[str, list[str]] = {}
+    for graph in seen.captured:
+        limits = {field.name: getattr(graph, field.name) for field in fields(graph) if field.name in LIMITS}
+        told.setdefault(str(graph), []).append(
+            ", ".join(f"{name} {limit}" for name, limit in limits.items() if limit is not None and limit is not False)
+        )
+    return {name: tuple(sorted(captured_for)) for name, captured_for in told.items()}
 
 
 def chosen(seen: Any) -> Answers:
-    both = {f"{place}, asked again": one for place, one in ranks(seen.again).items()}
-    return ranks(seen.chosen) | both | {"argument changed": seen.mutated}
+    """By kind and size of the graph; what it was captured for is another function's."""
+    first, again = (tuple(map(by_name, each)) for each in (seen.chosen, seen.again))
+    both = {f"{place}, asked again": one for place, one in ranks(again).items()}
+    return ranks(first) | both | {"argument changed": seen.mutated}
+
+
+def by_name(graph: Graph | Raised | None) -> str | Raised:
+    return graph if isinstance(graph, Raised) else str(graph or "eager")
 
 
 def every_field(seen: Any) -> Answers:

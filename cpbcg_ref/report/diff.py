@@ -193,13 +193,15 @@ def violated(found: DifferenceRow, told: Document) -> str:
 
 
 def show_diff(told: Document, printer: Printer) -> None:
-    """The table, what is not compared and why, what is alike, then every difference: what matters comes last."""
+    """A table of what was compared, what was not and why, what is alike, every difference: what matters comes last."""
     for side in ("A", "B"):
         own = told["a" if side == "A" else "b"]
         printer.say(f"{side}: {named(own)} ({own['target']})")
     printer.say()
-    rows = [(one["function"], one["outcome"], one["examples"], one["seconds"]) for one in told["results"]]
-    printer.table(("function", "outcome", "examples", "seconds"), rows)
+    asked = [one for one in told["results"] if one["outcome"] != "skip"]
+    rows = [(one["function"], one["outcome"], one["examples"], one["seconds"]) for one in asked]
+    if rows:
+        printer.table(("function", "outcome", "examples", "seconds"), rows)
     printer.say()
     for outcome, why, names in reasons(told):
         printer.finding(outcome.upper(), ", ".join(names), why, style=COLOURS[outcome])
