@@ -40,6 +40,19 @@ class Raises(Reference):
     def __init__(self):
         raise KeyError("cp")
 
+class Meets(Reference):  # is there only while another is being made
+    def __init__(self):
+        super().__init__()
+        Path(__file__).with_name(f"{os.getpid()}.here").touch()
+        until = time.monotonic() + float(os.environ["PATIENCE"])
+        while len(list(Path(__file__).parent.glob("*.here"))) < 2:
+            if time.monotonic() > until:
+                raise TimeoutError("alone")
+            time.sleep(0.02)
+
+class Meets2(Meets):
+    pass
+
 class Sleeps(Reference):
     def select_replay_bucket(self, **asked):
         with Path(__file__).with_name(f"{os.getpid()}.pid").open("w"):
@@ -84,6 +97,13 @@ def test_a_target_that_fails_in_any_way_is_an_error_in_its_column_and_the_others
         assert err.count(f"{target}: error: {found['problems'][target]}\n") == 1
         assert f"ERROR {target}: " in out.replace("\n    ", " ")
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("workers", "patience", "code"), [(2, "60", 0), (1, "0.1", 2)])
+def test_as_many_targets_are_checked_at_a_time_as_are_asked_for(run, adapters, monkeypatch, workers, patience, code):
+    monkeypatch.setenv("PATIENCE", patience)
+    both = adapters("Meets"), adapters("Meets2")
+    assert run(*both, "--select", "select.pure", "--profile", "dev", "-n", workers)[0] == code
 
 
 def test_a_violated_must_counts_more_than_a_target_that_could_not_be_had(run):
