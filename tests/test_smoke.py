@@ -50,6 +50,19 @@ def test_the_reference_is_ok_in_everything_it_offers():
         ("attributes", {"roots": ("/no/such/folder",)}, "root '/no/such/folder' does not exist"),
         ("attributes", {"unavailable": {"layuot": "x"}}, "unavailable names layuot, the capabilities are layout, gate"),
         (
+            "attributes",
+            {"unavailable": {"replay": ""}},
+            "unavailable is {'replay': ''}: it is a dict that has a reason for each capability in it",
+        ),
+        (
+            "attributes",
+            {"unavailable": ["replay"]},
+            "unavailable is ['replay']: it is a dict that has a reason for each",
+        ),
+        ("contract", {"contract": Contract(strategies="zigzag")}, "strategies is 'zigzag': write a tuple, ('zigzag',)"),
+        ("contract", {"contract": Contract(cp_sizes=4)}, "cp_sizes is 4: write a tuple, (4,)"),
+        ("contract", {"contract": Contract(cp_sizes=())}, "strategies and cp_sizes must name one at least"),
+        (
             "contract",
             {"contract": Contract(strategies=("ring",))},
             "it declares the strategy 'ring': the known ones are zigzag and interleave",
@@ -325,6 +338,11 @@ class Answering:
             {"select_replay_bucket": lambda self, **o: [8]},
             "select_replay_bucket answers a list ([8]): it must be an int, for one rank or one batch at a time",
         ),
+        (
+            "replay",
+            {"contract": Contract(graph_strategies=())},
+            "graph_strategies in the contract is empty: name what start captures graphs for",
+        ),
         ("replay", {"start": lambda self, server: 3}, "start(...) answers 3, which has no captured"),
         (
             "negotiation",
@@ -377,6 +395,21 @@ def test_a_wrong_engine_is_left_to_check(share):
         unavailable=dict.fromkeys(("captured-rows", "replay"), "not here"),
     )
     assert line(wrong, "layout") == ("ok", "layout", "")
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"cp_sizes": (1,)},
+        {"cp_sizes": (3, 5)},
+        {"divides": 2},
+        {"divides": 1, "min_length": 7},
+        {"max_requests": 1},
+        {"strategies": ("interleave", "zigzag")},
+    ],
+)
+def test_a_right_engine_is_ok_whatever_it_is_asked_for(declared):
+    assert [line for line in smoke(broken(contract=Contract(**declared))) if line.state == "broken"] == []
 
 
 RELEASES = [("sglang", "0.5.16"), ("sglang", "0.5.17"), ("sglang", "0.5.23"), ("megatron-core", "0.16.1")]

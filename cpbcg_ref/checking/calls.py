@@ -125,6 +125,8 @@ def calls(engine: Any, capability: str) -> Iterator[Call]:
             asked = {"num_tokens": 8, "required_local_tokens": 4, "capture_num_tokens": [8, 16]}
             yield of("select_replay_bucket", 8, options={**asked, "bucket_local_tokens": {8: 4, 16: 8}, **LADDER})
         case "replay":
+            if not contract.graph_strategies:
+                raise Refused("graph_strategies in the contract is empty: name what start captures graphs for")
             started = started_server(engine, ranks=ranks, strategy=contract.graph_strategies[0])
             on_rank = {"cp_rank": 0}
             yield of("start(...).captured", CAPTURED, started, options=on_rank)

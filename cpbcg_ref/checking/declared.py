@@ -1,5 +1,6 @@
 """What an adapter declares about itself, and what contradicts it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,16 @@ from cpbcg_ref.engines.reference import STRATEGIES
 
 def wrong_attribute(engine: Any) -> str | None:
     """Of those that `resolve` does not look at."""
-    roots, unknown = getattr(engine, "roots", None), set(getattr(engine, "unavailable", {})) - set(METHODS)
+    roots, unavailable = getattr(engine, "roots", None), getattr(engine, "unavailable", {})
     if not isinstance(roots, (tuple, list)) or not roots:
         return f"roots must be a non-empty tuple of paths, it is {roots!r}: without it no exception is the engine's"
     if absent := [str(root) for root in roots if not Path(root).exists()]:
         return f"root {absent[0]!r} does not exist"
-    return f"unavailable names {min(unknown)}, the capabilities are {', '.join(METHODS)}" if unknown else None
+    if not isinstance(unavailable, Mapping) or not all(unavailable.values()):
+        return f"unavailable is {unavailable!r}: it is a dict that has a reason for each capability in it"
+    if unknown := set(unavailable) - set(METHODS):
+        return f"unavailable names {min(unknown)}, the capabilities are {', '.join(METHODS)}"
+    return None
 
 
 def nothing_ran(engine: Any) -> str:
@@ -26,6 +31,9 @@ def nothing_ran(engine: Any) -> str:
 
 def wrong_contract(contract: Contract) -> str | None:
     """What no engine can mean."""
+    for field in ("strategies", "graph_strategies", "cp_sizes"):
+        if not isinstance(value := getattr(contract, field), (tuple, list)):
+            return f"{field} is {value!r}: write a tuple, ({value!r},)"
     layouts = (*contract.strategies, *contract.graph_strategies)
     if unknown := [name for name in layouts if name not in STRATEGIES]:
         return f"it declares the strategy {unknown[0]!r}: the known ones are {' and '.join(STRATEGIES)}"
@@ -33,6 +41,8 @@ def wrong_contract(contract: Contract) -> str | None:
         return f"alignment has no entry for {silent[0]}: it is 1, or more where rows are padded to a multiple"
     if contract.blocks not in ("balanced", "ceil"):
         return f"blocks is {contract.blocks!r}: it is 'balanced' or 'ceil'"
+    if not contract.strategies or not contract.cp_sizes:
+        return "strategies and cp_sizes must name one at least"
     return None
 
 
