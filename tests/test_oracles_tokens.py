@@ -78,6 +78,11 @@ def test_lengths_are_shardable_by_the_declared_divisor_and_minimum():
     assert shardable((3,), cp_size=3, strategy="zigzag", min_length=1)
 
 
+def test_no_more_requests_are_shardable_than_declared():
+    declared = [shardable((8, 8), cp_size=2, strategy="zigzag", max_requests=most) for most in (0, 1, 2)]
+    assert declared == [True, False, True]
+
+
 def sums(count, sizes):
     """All totals of `count` requests, by trying them."""
     return {0} if count == 0 else {total + size for total in sums(count - 1, sizes) for size in sizes}

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.metadata
 import os
+import pkgutil
 import sys
 
 import pytest
@@ -253,6 +254,11 @@ def test_latest_is_the_newest_release_that_is_pinned_and_it_is_said_which(toy, m
 
 def test_without_a_pinned_release_there_is_no_latest(toy, monkeypatch):
     assert refusal("toy-engine==LATEST").endswith("so none is the latest: write its number")
+
+
+@pytest.mark.parametrize("engine", targets.ENGINES.values())
+def test_the_adapter_of_every_engine_is_there_and_needs_nothing_to_be_found(engine):
+    assert callable(pkgutil.resolve_name(engine.adapter))
 
 
 def test_a_release_that_is_not_pinned_is_refused_unless_allowed(here):

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cpbcg_ref.checking.single import capabilities
+from cpbcg_ref.engines.targets import ENGINES, released
 from cpbcg_ref.invariants.model import Invariant
 from cpbcg_ref.report.terminal import COLOURS, Printer
 
@@ -13,6 +14,8 @@ def show_engines(engines: Sequence[Mapping[str, Any]], printer: Printer) -> None
     printer.table(("engine", "installed", "releases of known sha256", "in the cache"), rows)
     printer.say("\nalso: NAME==VERSION, NAME@DIR (an unpacked tree), path/to/file.py:Class, package.module:Class,")
     printer.say("      fault:KEY, variant:KEY (small wrong and right engines, `cpbcg faults --list`)")
+    alone = sorted({released(one) for one, engine in ENGINES.items() if engine.tried_on})
+    printer.say(f"{', '.join(alone)} is checked as it is installed: it has no releases and no trees here")
 
 
 def described(one: Invariant) -> dict[str, Any]:
