@@ -325,11 +325,11 @@ def test_the_latest_release_is_named_by_its_number(run, ends, capsys):
     assert options["ids"] is None
 
 
-def test_an_engine_that_ends_its_process_is_an_error_in_its_function_alone(run):
-    code, out, _ = run(toy("Right"), toy("Dies"), "--select", "select.*,layout.shard", *SMALL)
+def test_an_engine_that_ends_its_process_is_an_error_in_that_family_alone(run):
+    code, out, _ = run(toy("Right"), toy("Dies"), "--select", "select.*,layout.shard", *SMALL)  # layout comes first
     assert code == 2
     assert "the engine's code ended the worker process (exit code 3)" in " ".join(out.split())
-    assert "SAME layout.shard" in out
+    assert "SAME select.select_replay_bucket" in out
 
 
 def test_an_engine_that_hangs_is_left_when_the_time_is_up(run):

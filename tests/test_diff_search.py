@@ -175,6 +175,12 @@ def test_a_server_that_only_one_engine_can_start_is_a_difference_of_its_own():
     assert found["replay.can_run_graph"].outcome == "same"
 
 
+def test_cases_of_which_neither_engine_can_start_the_server_are_none():
+    found = only(toys.NoServer(), toys.NoServer(), "replay.can_run_graph")
+    assert (found.outcome, found.examples) == ("skip", 0)
+    assert found.message == "no case was asked: every case was refused by both engines"
+
+
 def test_an_engine_that_answers_differently_when_asked_again_is_an_error():
     found = only(toys.Right(), toys.Moody(), "select.select_replay_bucket")
     assert found.outcome == "error"

@@ -72,6 +72,11 @@ class NeverStarts(Servers):
         return super().start(server)
 
 
+class NoServer(Servers):
+    def start(self, server):
+        raise MemoryError("no bucket")
+
+
 class Clocks(toys_delay.Toy):
     name, version = "clocks", "1"
 
@@ -103,7 +108,7 @@ class BrokenAdapter(Renamed):
 
 
 class Dies(Renamed):
-    def select_replay_bucket(self, **asked):
+    def logical_rows(self, *args, **how):
         os._exit(3)
 
 
