@@ -11,13 +11,14 @@ import sys
 import pytest
 from made_report import RESULTS, made_report
 from saved_failures import ADAPTER, SELECT, VOTES, saved
+from toys_dispatch import Toy
 
 from cpbcg_ref import cases, cli
 from cpbcg_ref.asking import FAMILIES
 from cpbcg_ref.checking import session
 from cpbcg_ref.checking.replaying import Replayed, exit_code, never_asked
 from cpbcg_ref.checking.saved import id_of
-from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.engines.contract import Contract, Dispatcher
 from cpbcg_ref.report.unittests import unittest_for
 from cpbcg_ref.strategies import cases_for
 
@@ -387,7 +388,11 @@ def test_a_verdict_is_one_of_three_and_says_why(told):
         Replayed(id="1", **told)
 
 
-PLAIN, ALIGNED = Contract(), Contract(strategies=("zigzag", "interleave"), cp_sizes=(1, 2, 4), divides=2)
+PLAIN, STEP = Contract(dispatchers=Toy.contract.dispatchers), cases.Step(decodes=1)
+ALIGNED = dataclasses.replace(PLAIN, strategies=("zigzag", "interleave"), cp_sizes=(1, 2, 4), divides=2)
+TWO = cases.DispatchCase(setup="two", capture_num_tokens=(4,), max_requests=2, ranks=(STEP,), tokens_per_decode=2)
+ONE = cases.DispatchCase(setup="one", capture_num_tokens=(2,), max_requests=2, ranks=(STEP,))
+WHOLE = Contract(dispatchers={"two": Dispatcher(tokens_per_decode=(2, 3), multiples=True)})
 
 
 @pytest.mark.parametrize("contract", [PLAIN, ALIGNED], ids=["plain", "aligned"])
@@ -424,6 +429,16 @@ def test_every_case_that_a_check_asks_can_be_replayed(family, contract):
         ),
         (cases.BadLayoutCase(cp_size=2, lengths=(1,)), PLAIN, ""),
         (SELECT, Contract(cp_sizes=()), ""),
+        (TWO, Contract(), "it has no dispatcher 'two', it has none"),
+        (dataclasses.replace(TWO, setup="x"), PLAIN, "it has no dispatcher 'x', it has two, one"),
+        (TWO, PLAIN, ""),
+        (TWO, WHOLE, ""),
+        (dataclasses.replace(TWO, tokens_per_decode=3), WHOLE, "its buckets are multiples of 3"),
+        (dataclasses.replace(TWO, tokens_per_decode=4), PLAIN, "its decodes never have 4 tokens"),
+        (dataclasses.replace(TWO, excluded=("FULL",)), PLAIN, ""),
+        (dataclasses.replace(TWO, excluded=("FULL",)), WHOLE, "its callers choose no modes"),
+        (ONE, PLAIN, ""),
+        (dataclasses.replace(ONE, max_requests=3), PLAIN, "its largest bucket is its most requests"),
     ],
 )
 def test_a_case_is_not_put_to_an_engine_whose_contract_excludes_it(case, contract, reason):

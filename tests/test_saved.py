@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from made_report import CASE, RESULTS, made_report
 from saved_failures import SELECT, saved
+from toys_dispatch import Toy
 
 from cpbcg_ref import cases
 from cpbcg_ref.asking import FAMILIES
@@ -75,6 +76,9 @@ def test_brackets_and_other_alphabets_in_a_message_survive(tmp_path):
     assert read(tmp_path / f"{one.id}.json").message == message
 
 
+CONTRACT = Contract(strategies=("zigzag", "interleave"), min_replay_bucket=True, dispatchers=Toy.contract.dispatchers)
+
+
 def kind_and_invariant(family):
     return next(name for name, one in REGISTRY.items() if family in {part.family for part in one.parts})
 
@@ -84,7 +88,7 @@ def test_every_kind_of_case_comes_back_as_it_was(family):
     name = kind_and_invariant(family)
 
     @settings(max_examples=40, database=None, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(case=cases_for(family, Contract(strategies=("zigzag", "interleave"), min_replay_bucket=True)))
+    @given(case=cases_for(family, CONTRACT))
     def back(case):
         described = json.loads(json.dumps({"kind": type(case).__name__} | dataclasses.asdict(case)))
         again = rebuilt(described, name)
@@ -185,7 +189,7 @@ def test_a_known_failure_is_not_kept(tmp_path):
             lambda d: d["case"].update(kind="Server"),
             "case.kind is 'Server': select.fits-rows is asked with a SelectCase",
         ),
-        (lambda d: d.update(invariant="agree.bucket"), "case.kind is 'SelectCase': agree.bucket is asked with a Repl"),
+        (lambda d: d.update(invariant="agree.bucket"), "case.kind is 'SelectCase': agree.bucket is asked with a Disp"),
         (
             lambda d: d.update(invariant="select.fit-rows"),
             "invariant is 'select.fit-rows', which there is not: did you ",

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cpbcg_ref.cases import BadLayoutCase, CaptureCase, LayoutCase, ReplayCase
+from cpbcg_ref.cases import BadLayoutCase, CaptureCase, DispatchCase, LayoutCase, ReplayCase
 from cpbcg_ref.checking.answering import Hangs, begin, raised_at
 from cpbcg_ref.checking.saved import Saved, read
 from cpbcg_ref.checking.single import askable, judge_case
@@ -122,6 +122,8 @@ def obtained(target: str, allow_unpinned: bool, tell: Tell | None) -> Any:
 
 def never_asked(case: Any, contract: Contract) -> str:
     """Why no check puts this case to an engine with this contract, "" if one may: an answer would prove nothing."""
+    if isinstance(case, DispatchCase):
+        return never_dispatched(case, contract)
     group = case.server if isinstance(case, (ReplayCase, CaptureCase)) else case
     if not isinstance(case, (ReplayCase, CaptureCase, LayoutCase, BadLayoutCase)):
         return ""
@@ -134,3 +136,16 @@ def never_asked(case: Any, contract: Contract) -> str:
     if isinstance(case, LayoutCase) and not shards(case.batch.lengths, case.cp_size, case.strategy, contract):
         return f"it does not shard lengths {list(case.batch.lengths)} on {case.cp_size} ranks"
     return ""
+
+
+def never_dispatched(case: DispatchCase, contract: Contract) -> str:
+    how, each = contract.dispatchers.get(case.setup), case.tokens_per_decode
+    if how is None:
+        return f"it has no dispatcher {case.setup!r}, it has {', '.join(contract.dispatchers) or 'none'}"
+    rules = {
+        f"its decodes never have {each} tokens": each not in how.tokens_per_decode,
+        f"its buckets are multiples of {each}": how.multiples and any(size % each for size in case.capture_num_tokens),
+        "its largest bucket is its most requests": how.even and case.capture_num_tokens[-1] != case.max_requests,
+        "its callers choose no modes": not how.choosable and bool(case.allowed or case.excluded),
+    }
+    return next((reason for reason, broken in rules.items() if broken), "")
