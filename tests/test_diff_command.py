@@ -211,6 +211,14 @@ def test_a_pull_request_is_told_this(run, ends):
     assert run("toy", "toy", "--markdown", "-") == (1, MARKDOWN, "")
 
 
+def test_functions_that_differ_on_one_case_are_told_together(run, ends):
+    ends(made(RESULTS[:2]))
+    text = run("toy", "toy", "--markdown", "-")[1]
+    assert text.count("<details>") == 1
+    assert "\n| <code>votes&#46;votes</code>, <code>passes&#46;verdict</code> | <code>rank 0</code> |" in text
+    assert "<summary><code>votes&#46;votes</code>, <code>passes&#46;verdict</code>: <code>rank 0&#58; True ag" in text
+
+
 def test_programs_read_what_the_schema_describes(run, ends, tmp_path):
     ends(made())
     run("toy", "toy", "--json", tmp_path / "x.json")
@@ -379,7 +387,8 @@ def test_a_comment_stays_below_the_limit_and_says_what_was_left_out():
             outcome="different",
             message="`" * 9_000,
             difference=Difference(
-                **vars(DIFFERENCE) | {"picture": "x" * 9_000, "places": tuple([("`" * 900, "|" * 900, "@" * 900)] * 60)}
+                **vars(DIFFERENCE)
+                | {"python": str(i), "picture": "x" * 9_000, "places": tuple([("`" * 900, "|" * 900, "@" * 900)] * 60)}
             ),
         )
         for i in range(60)
@@ -408,17 +417,16 @@ def test_many_places_are_counted():
 
 
 @pytest.mark.parametrize(
-    ("names", "versions", "expected"),
+    ("left", "right", "expected"),
     [
-        (("a", "b"), ("1", "1"), ("a", "b")),
-        (("a", "a"), ("1", "2"), ("1", "2")),
-        (("a", "a"), ("1", "1"), ("A", "B")),
-        (("a", "a"), ("1", "unknown (/home/me/clone)"), ("A", "B")),
+        (("a", "1", "x.py:A"), ("b", "1", "x.py:B"), ("a", "b")),
+        (("a", "1", "a==1"), ("a", "2", "a==2"), ("1", "2")),
+        (("a", "1", "a==1"), ("a", "unknown (/home/me/clone)", "a@."), ("a==1", "a@.")),
+        (("a", "1", "a==1"), ("a", "1", "a==1"), ("A", "B")),
+        (("a", "1", "a==1"), ("a", "1", "/home/me/my/adapter.py:A"), ("A", "B")),
     ],
 )
-def test_columns_are_called_by_what_tells_the_engines_apart(names, versions, expected):
-    both = [
-        Described(target="t", name=name, version=version, contract=Contract(), lacks={})
-        for name, version in zip(names, versions, strict=True)
-    ]
+def test_columns_are_called_by_what_tells_the_engines_apart(left, right, expected):
+    how = {"contract": Contract(), "lacks": {}}
+    both = [Described(name=name, version=version, target=target, **how) for name, version, target in (left, right)]
     assert labels(*both) == expected

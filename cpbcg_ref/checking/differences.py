@@ -73,7 +73,7 @@ class Comparison:
 
 def labels(left: Described, right: Described) -> tuple[str, str]:
     """Short names for the columns of two engines: what tells them apart, A and B if nothing short does."""
-    for names in ((left.name, right.name), (left.version, right.version)):
+    for names in ((left.name, right.name), (left.version, right.version), (left.target, right.target)):
         if names[0] != names[1] and max(map(len, names)) <= 20:
             return names
     return "A", "B"

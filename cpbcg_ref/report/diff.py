@@ -133,6 +133,14 @@ def differences(told: Document) -> list[tuple[Row, DifferenceRow]]:
     return [(one, one["difference"]) for one in told["results"] if one["difference"]]
 
 
+def by_case(told: Document) -> list[tuple[list[str], Row, DifferenceRow]]:
+    """The functions that have their smallest case in common, and the first of them."""
+    groups: dict[str, tuple[list[str], Row, DifferenceRow]] = {}
+    for one, found in differences(told):
+        groups.setdefault(found["python"], ([], one, found))[0].append(one["function"])
+    return list(groups.values())
+
+
 def alike(told: Document) -> list[tuple[Row, list[str]]]:
     """Functions without a difference, those of one family that were asked the same cases together."""
     groups: dict[tuple[object, ...], tuple[Row, list[str]]] = {}

@@ -19,7 +19,7 @@ def markdown(told: Document) -> str:
     """Head, table of differences, the cases as long as they fit, then what was not compared or is alike."""
     above, below = [*head(told), *table(told)], notes(told)
     room = MOST - len("\n".join(above + below))
-    cases = fitting([details(one, found, told) for one, found in diff.differences(told)], room, "case")
+    cases = fitting([details(*one, told) for one in diff.by_case(told)], room, "case")
     return "\n".join((*above, *cases, *below)) + "\n"
 
 
@@ -47,26 +47,26 @@ def head(told: Document) -> list[str]:
 
 
 def table(told: Document) -> list[str]:
-    found = diff.differences(told)
+    found = diff.by_case(told)
     if not found:
         return []
     labels = " | ".join(code(told[side]["label"]) for side in ("a", "b"))
     rows = []
-    for one, own in found:
+    for functions, _, own in found:
         first = own["places"][0] if own["places"] else {"place": "", "a": "", "b": ""}
         more = len(own["places"]) - 1
         where = code(first["place"]) + (f", and {diff.counted(more, 'more place')}" if more > 0 else "")
         wrong = diff.violated(own, told)
-        cells = (code(one["function"]), where, code(first["a"]), code(first["b"]), code(wrong) if wrong else "")
+        cells = (codes(functions), where, code(first["a"]), code(first["b"]), code(wrong) if wrong else "")
         rows.append(f"| {' | '.join(cells)} |")
     heads = [f"| function | smallest difference | {labels} | violated on that case |", "|---|---|---|---|---|"]
     return [*heads, *fitting(rows, MOST_ABOVE, "row"), ""]
 
 
-def details(one: Row, found: DifferenceRow, told: Document) -> str:
+def details(functions: Sequence[str], one: Row, found: DifferenceRow, told: Document) -> str:
     picture = "\n".join([*diff.place_lines(found, told), "", *found["picture"].splitlines()])
     parts = [
-        f"<details><summary>{code(one['function'])}: {code(one['message'])}</summary>\n",
+        f"<details><summary>{codes(functions)}: {code(one['message'])}</summary>\n",
         fenced(picture, "text"),
         f"{diff.caption(found)}:\n",
         fenced(found["example"], "python"),
