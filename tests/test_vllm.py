@@ -176,6 +176,24 @@ def test_where_positions_are_written_by_a_kernel_they_are_not_asked(edited):
     assert failed(engine, ["layout.bijection"]) == set()
 
 
+@pytest.mark.parametrize(
+    ("version", "rows"),
+    [
+        ("0.27.1", ((6, 7, 0, 1), (2, 3, 4, 5))),  # chunks that begin a sequence stand last
+        ("0.33.0", ((0, 1, 6, 7), (2, 3, 4, 5))),
+    ],
+)
+def test_rows_of_a_release_are_chunks_of_the_length_rounded_up(release, version, rows):
+    engine = release(version, "vllm")
+    seen = judge_case(engine, "layout.bijection", SHORT).seen
+    assert (seen.rows, seen.restored, seen.logical) == (rows, (tuple(range(8)),) * 2, (4, 4))
+    alone = judge_case(engine, "layout.conserves", LayoutCase(cp_size=2, batch=Batch(lengths=(1,), prefixes=(0,)))).seen
+    assert (alone.rows, alone.logical) == (((0,), (None,)), (1, 0))
+    if version == "0.33.0":
+        assert seen.segments == (((2, 2), (1, 7), (1, 6)), ((2, 4), (2, 6)))
+        assert alone.segments == (((1, 1),), ((0, 0),))
+
+
 @pytest.mark.parametrize(("version", "chosen"), [("0.27.1", "PIECEWISE 4"), ("0.33.0", "FULL 6")])
 def test_a_full_graph_is_passed_over_up_to_the_release_that_mended_it(release, version, chosen):
     engine = release(version, "vllm")

@@ -62,7 +62,7 @@ class VLLMLayout:
         answers = []
         for _, local in self.partitions(batch, positions=[*positions(batch)], **group):
             lengths = local.query_start_loc.diff().tolist()
-            answers.append([pair for pair in zip(lengths, local.seq_lens.tolist(), strict=True) if pair[0]])
+            answers.append(list(zip(lengths, local.seq_lens.tolist(), strict=True)))
         return answers
 
     def partitions(
