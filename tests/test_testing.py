@@ -177,6 +177,13 @@ def test_a_known_failure_passes_and_is_marked(known):
     assert [(one.outcome, one.known) for one in report.results] == [("fail", True), ("pass", False)]
 
 
+def test_a_known_failure_is_not_shrunk(known):
+    told, shrunk = TokensAlone(), TokensAlone()
+    run_conformance(told, **QUICK, known_failures=known)
+    raised_by(shrunk, **QUICK)
+    assert told.asked < shrunk.asked
+
+
 def test_a_known_failure_that_is_gone_raises(known):
     assert "but it no longer fails:\n    remove its entry" in str(raised_by(Toy(), **QUICK, known_failures=str(known)))
 
