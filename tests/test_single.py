@@ -65,7 +65,11 @@ def test_each_part_that_asks_this_kind_of_case_is_judged():
     [
         ("select.minimall", CASE, "no invariant is called 'select.minimall': did you mean select.minimal?"),
         ("zzz", CASE, "no invariant is called 'zzz': `cpbcg invariants` lists them"),
-        ("select.minimal", BATCH, "the case is a Batch: select.minimal is asked with a DispatchCase or ReplayCase or SelectCase"),
+        (
+            "select.minimal",
+            BATCH,
+            "the case is a Batch: select.minimal is asked with a DispatchCase or ReplayCase or SelectCase",
+        ),
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused_with_what_would(invariant, case, sentence):
