@@ -66,10 +66,10 @@ def ranks_of(contract: Contract) -> int:
 
 
 def plain(contract: Contract, *, ranks: int = 0, requests: int = 2, more: int = 0) -> cases.Batch:
-    """Requests that any engine with this contract shards: long enough, of even blocks; the last has `more` tokens."""
+    """Requests that any engine with this contract shards: twice the shortest, of even blocks; the last has `more`."""
     ranks = ranks or ranks_of(contract)
     step = math.lcm(2, max(1, contract.divides)) * ranks
-    length = step * -(-max(contract.min_length * ranks, 8) // step)
+    length = step * -(-max(2 * contract.min_length * ranks, 8) // step)
     count = min(requests, contract.max_requests or requests)
     lengths = (length,) * (count - 1) + (length + more,)
     return cases.Batch(lengths=lengths, prefixes=(0,) * count)

@@ -44,6 +44,8 @@ def show_smoke(lines: Sequence[Mapping[str, str]], printer: Printer) -> None:
     for line in broken:
         printer.say()
         printer.finding("BROKEN", line["asked"], line["text"], style=COLOURS["broken"])
+    if broken:
+        printer.say("\nWhere the engine itself answers so, leave the adapter as it is: cpbcg check judges the engine.")
 
 
 def show_explain(found: Mapping[str, Any], printer: Printer) -> None:

@@ -252,6 +252,8 @@ ok           replay
 BROKEN = """\
 BROKEN selection: select_replay_bucket raised KeyError: 'bucket' (broken.py:6): mend this line of
     the adapter, only what is raised under roots is an answer
+
+Where the engine itself answers so, leave the adapter as it is: cpbcg check judges the engine.
 """
 
 
