@@ -124,7 +124,7 @@ def test_another_message_at_another_line_is_no_difference():
 
 
 def test_clocks_of_their_own_differ_only_where_clocks_are_on_both_sides_of_the_limit():
-    found, _ = compared(toys.Clocks(), toys.OwnClocks(), "passes.verdict", "skewed-passes.verdict", profile="ci")
+    found, _ = compared(toys.Clocks(), toys.OwnClocks(), "passes.verdict", "skewed-passes.verdict")
     assert found["passes.verdict"].outcome == "same"
     difference = found["skewed-passes.verdict"].difference
     assert difference.violates == ((), ("delay.agree",))
