@@ -28,22 +28,24 @@ def refuse(name: str, value: Any, rule: str) -> NoReturn:
 def check(kind: Any, *, least: int = 0, what: str = "it", **values: Any) -> None:
     """`kind`: bool, int or float (an int will do), or with `| None`. A bool is no number: mostly a swapped argument."""
     kinds = get_args(kind) or (kind,)
-    rules = {bool: "True or False", int: f"an integer >= {least}", float: f"a finite number >= {least}"}
     for name, value in values.items():
         fits = type(value) in kinds or (float in kinds and type(value) is int)
         if not fits or not (value is None or least <= value <= float_info.max):
+            rules = {bool: "True or False", int: f"an integer >= {least}", float: f"a finite number >= {least}"}
             refuse(name, value, f"{what} is {rules[kinds[0]]}")
 
 
 def check_tokens(values: Any, *, name: str = "lengths", what: str = "a length", requests: int | None = None) -> None:
-    """Tokens per request. The quick test passes good input; the slow one finds the culprit."""
-    if type(values) not in (list, tuple):
+    """Tokens per request: a list or tuple of integers >= 0, where `requests` is given one for each."""
+    if type(values) is not list and type(values) is not tuple:
         refuse(name, values, "pass a list or tuple with one number of tokens per request")
     if requests is not None and len(values) != requests:
         refuse(name, values, f"pass one for each of {requests} requests; 0 for none")
-    if values and (set(map(type, values)) != {int} or min(values) < 0):
-        i = next(i for i, value in enumerate(values) if type(value) is not int or value < 0)
-        refuse(f"{name}[{i}]", values[i], f"{what} is an integer >= 0 (tokens)")
+    for value in values:
+        if type(value) is int and value >= 0:
+            continue
+        i = next(i for i, culprit in enumerate(values) if culprit is value)
+        refuse(f"{name}[{i}]", value, f"{what} is an integer >= 0 (tokens)")
 
 
 def check_ladder(name: str, ladder: Any) -> None:

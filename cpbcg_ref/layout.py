@@ -33,15 +33,27 @@ class Zigzag:
         return min(lengths, default=0) >= 2 * n
 
     def loads(self, lengths: Lengths, n: int) -> list[int]:
-        """Rows per rank, in one pass over the requests and one over the ranks: an even share, and block i has a token
-        more in each request whose remainder exceeds i, that is in reach[2n - 1 - i] requests."""
+        first, beyond = self.spread(lengths, n)
+        return [first + rows for rows in beyond]
+
+    def most(self, lengths: Lengths, n: int) -> int:
+        first, beyond = self.spread(lengths, n)
+        return first + max(beyond)
+
+    def spread(self, lengths: Lengths, n: int) -> tuple[int, list[int]]:
+        """Rows of rank 0, and each rank's beyond those, in one pass over the requests and one over the ranks.
+
+        From rank r - 1 to r, requests whose remainder is r lose a row in the early block; those in whose remainder r
+        tokens are missing gain one in the late block.
+        """
         blocks = 2 * n
-        count = [0] * blocks
+        count = [0] * blocks  # requests by their remainder
         for length in lengths:
             count[length % blocks] += 1
-        reach = [0, *accumulate(count[:0:-1])]
-        even = (sum(lengths) - sum(reach)) // n
-        return [even + reach[rank] + reach[-1 - rank] for rank in range(n)]
+        beyond = [0]
+        for rank in range(1, n):
+            beyond.append(beyond[-1] - count[rank] + count[-rank])
+        return (sum(lengths) - sum(beyond)) // n, beyond
 
     def pieces(self, lengths: Lengths, n: int) -> list[list[range]]:
         """Per rank its blocks: the early ones of all requests, then the late ones."""
@@ -64,6 +76,9 @@ class Interleave:
 
     def loads(self, lengths: Lengths, n: int) -> list[int]:
         return [len(range(rank, sum(lengths), n)) for rank in range(n)]
+
+    def most(self, lengths: Lengths, n: int) -> int:
+        return -(-sum(lengths) // n)
 
     def pieces(self, lengths: Lengths, n: int) -> list[list[range]]:
         """One token each: neighbours on a rank are n positions apart, or of different requests."""
@@ -112,8 +127,13 @@ def required_local_tokens(
     layout = strategy_for(() if lengths is None else lengths, cp_size, strategy)
     if alignment is not None:
         check(int, least=1, what="the unit of physical rows", alignment=alignment)
+    return aligned_rows(lengths, cp_size, layout, alignment) if lengths else None
+
+
+def aligned_rows(lengths: Lengths, cp_size: int, layout: Strategy, alignment: int | None) -> int:
+    """The required rows themselves, for what was checked."""
     unit = alignment or (layout.multiple * cp_size if cp_size > 1 else 1)
-    return -(-max(layout.loads(lengths, cp_size)) // unit) * unit if lengths else None
+    return -(-layout.most(lengths, cp_size) // unit) * unit
 
 
 def is_cp_active(lengths: Lengths | None, *, cp_size: int, strategy: str = "zigzag") -> bool:

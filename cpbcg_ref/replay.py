@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from cpbcg_ref.capture import CaptureTable
 from cpbcg_ref.errors import ReplayError, check, check_ladder, check_padding_rule, check_tokens, refuse
-from cpbcg_ref.layout import Lengths, is_cp_active, per_rank_logical_tokens, required_local_tokens
+from cpbcg_ref.layout import STRATEGIES, Lengths, aligned_rows, per_rank_logical_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +76,13 @@ def smallest_bucket(
 def select_replay_bucket_for_batch(lengths: Lengths | None, *, num_tokens: int, table: CaptureTable) -> int | None:
     """The bucket for a batch, None for eager. `lengths` None: unknown to the caller; `num_tokens` is their sum."""
     check(int, what="the tokens of the batch", num_tokens=num_tokens)
-    required = required_local_tokens(lengths, alignment=table.alignment, **table.group)
+    check_tokens(() if lengths is None else lengths)
     if lengths is not None and num_tokens != sum(lengths):
         refuse("num_tokens", num_tokens, f"the lengths sum to {sum(lengths)}; pass both of the same batch")
-    if required is None or (table.cp_size > 1 and not is_cp_active(lengths, **table.group)):
+    layout = STRATEGIES[table.strategy]
+    if not lengths or (table.cp_size > 1 and not layout.can_shard(lengths, table.cp_size)):
         return None
+    required = aligned_rows(lengths, table.cp_size, layout, table.alignment)
     rule = (table.max_padding_factor, table.min_replay_bucket)
     return smallest_bucket(num_tokens, required, table.capture_num_tokens, table.bucket_local_tokens, *rule)
 

@@ -104,7 +104,7 @@ edit(
 edit(
     "negative-length",
     "a negative length is added up like any other",
-    ("errors", "!= {int} or min(values) < 0):", "!= {int}):"),
+    ("errors", "is int and value >= 0:", "is int:"),
     must="layout.bad-input",
     source="sglang: docs/findings.md, negative length",
     smallest=6,

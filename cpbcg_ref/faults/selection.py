@@ -170,7 +170,7 @@ edit(
 edit(
     "align-without-cp",
     "rows are rounded up to two even with CP off",
-    ("replay", "alignment=table.alignment,", "alignment=table.alignment or (2 if table.cp_size == 1 else None),"),
+    ("replay", "layout, table.alignment)", "layout, table.alignment or (2 if table.cp_size == 1 else None))"),
     must="select.without-cp",
     source="sglang#26911",
     smallest=2,

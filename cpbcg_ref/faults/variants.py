@@ -45,7 +45,7 @@ class CeilChunks(Reference):
         (
             "layout",
             "        blocks = 2 * n\n",
-            "        return [sum(map(len, own)) for own in self.pieces(lengths, n)]\n",
+            "        return 0, [sum(map(len, own)) for own in self.pieces(lengths, n)]\n",
         ),
     )
 
