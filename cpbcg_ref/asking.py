@@ -265,6 +265,6 @@ FAMILIES = {
     "select": Family("selection", cases.SelectCase, ask_select, 400),
     "select-pair": Family("selection", cases.SelectPairCase, ask_select_pair, 200),
     "votes": Family("votes", cases.VotesCase, ask_votes, 50),
-    "dispatch": Family("dispatch", cases.DispatchCase, ask_dispatch, 300),
+    "dispatch": Family("dispatch", cases.DispatchCase, ask_dispatch, 400),
     "data": Family("data", cases.ReplayCase, ask_replay, 50),
 }

@@ -201,9 +201,9 @@ def test_the_picture_shows_every_rank_and_what_was_captured():
     ]
 
 
-def failed(engine, seed=0):
+def failed(engine, seed=0, profile="dev"):
     """Ids that this dispatcher violates, and all results."""
-    checker = run.Checker(engine=engine, target="toy", profile="dev", seed=seed, recorded=0, known=frozenset(IDS))
+    checker = run.Checker(engine=engine, target="toy", profile=profile, seed=seed, recorded=0, known=frozenset(IDS))
     results = {id: checker.check(id) for id in IDS}
     return {id for id, one in results.items() if one.outcome == "fail"}, results
 
@@ -211,7 +211,7 @@ def failed(engine, seed=0):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_right_dispatcher_passes_and_every_interesting_case_comes_up(seed, monkeypatch):
     monkeypatch.setattr(run, "ROUNDS", 1)
-    results = failed(toys.Toy(), seed)[1]
+    results = failed(toys.Toy(), seed, "ci")[1]
     assert {id: one.outcome for id, one in results.items()} == dict.fromkeys(IDS, "pass"), results
 
 
@@ -254,3 +254,40 @@ def test_a_ladder_that_is_not_captured_is_no_case(monkeypatch):
     monkeypatch.setattr(run, "ROUNDS", 1)
     checker = run.Checker(engine=Raising(), target="toy", profile="dev")
     assert checker.check("select.minimal").outcome == "unwitnessed"
+
+
+def met(name, case, captured=None):
+    (witness,) = {part.witnesses[name] for id in IDS for part in REGISTRY[id].parts if name in part.witnesses}
+    graphs = captured or (TWO if case.setup == "two" else ONE)
+    nothing = (None,) * len(case.ranks)
+    return witness(case, DispatchSeen(captured=graphs, chosen=nothing, again=nothing))
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "unmet"),
+    [
+        ("a step is as large as a graph", replace(DECODE, ranks=(Step(decodes=2),)), [DECODE, PREFILL]),
+        ("no graph is large enough", replace(DECODE, ranks=(Step(decodes=4),)), [DECODES, BOTH]),
+        (
+            "decodes need the second smallest graph",
+            replace(DECODE, ranks=(Step(decodes=2),)),
+            [DECODE, DECODES, PREFILL, STRICT],
+        ),
+        ("a graph of another kind is too narrow", MIXED, [replace(DECODE, ranks=(Step(decodes=2),))]),
+        ("a lesser graph has fewer tokens", DECODE, [replace(DECODE, excluded=("FULL",)), DECODES, BOTH, STRICT]),
+        (
+            "a mode is ruled out",
+            replace(DECODE, allowed=("PIECEWISE",)),
+            [DECODE, replace(DECODE, allowed=("FULL", "PIECEWISE"))],
+        ),
+        ("ranks have work of different kinds", APART, [DECODE, replace(STRICT, ranks=STRICT.ranks * 2)]),
+        ("ranks differ in tokens", APART, [DECODE, replace(STRICT, ranks=STRICT.ranks * 2)]),
+        (
+            "alone they would take different sizes",
+            replace(DECODE, ranks=(Step(decodes=2), Step(prefills=(1,)))),
+            [replace(DECODE, ranks=(Step(decodes=3), Step(prefills=(5,)))), DECODE, APART],
+        ),
+    ],
+)
+def test_an_interesting_step_is_told_from_its_neighbours(name, case, unmet):
+    assert [met(name, one) for one in (case, *unmet)] == [True] + [False] * len(unmet)

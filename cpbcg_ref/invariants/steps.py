@@ -96,6 +96,15 @@ def ranks_differ_in_tokens(case: DispatchCase, seen: DispatchSeen) -> bool:
     return len({tokens(step, case.tokens_per_decode) for step in case.ranks}) > 1
 
 
+def alone_they_would_take_different_sizes(case: DispatchCase, seen: DispatchSeen) -> bool:
+    """Padded to the largest rank, the smallest graph for each rank's kind of work is not of the same size for all."""
+    most = max(tokens(step, case.tokens_per_decode) for step in case.ranks)
+    large = [graph for graph in seen.captured if graph.num_tokens >= most]
+    how = {"tokens_per_decode": case.tokens_per_decode}
+    able = [[graph.num_tokens for graph in large if not refusals(graph, step, **how)] for step in case.ranks]
+    return all(able) and len(set(map(min, able))) > 1
+
+
 @choose("select.fits-tokens", a_step_is_as_large_as_a_graph, no_graph_is_large_enough)
 def fits_tokens(chosen: Choice, step: Step, case: DispatchCase, seen: DispatchSeen, contract: Contract) -> Sentences:
     need = tokens(step, case.tokens_per_decode)
@@ -152,7 +161,7 @@ def differing(case: DispatchCase, seen: DispatchSeen, say: Callable[[Choice | Ra
             yield fitted(f"rank {said[0][0]} {said[0][1]}, rank {rank} {text}", both)
 
 
-@dispatch("agree.bucket", ranks_differ_in_tokens, ranks_have_work_of_different_kinds, sources="Megatron-LM#3033")
+@dispatch("agree.bucket", ranks_differ_in_tokens, alone_they_would_take_different_sizes, sources="Megatron-LM#3033")
 def bucket(case: DispatchCase, seen: DispatchSeen, contract: Contract) -> Sentences:
     """Ranks that replay have graphs of as many tokens."""
     return differing(case, seen, lambda chosen: f"replays {chosen.num_tokens}" if isinstance(chosen, Graph) else "")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from cpbcg_ref.cases import DispatchCase, Step
 from cpbcg_ref.engines.contract import Contract, Dispatcher
+from cpbcg_ref.oracles.graphs import tokens
 from cpbcg_ref.strategies.choices import Pick, read_off
 
 RANKS = (1, 2, 2, 4, 3)
@@ -11,18 +12,23 @@ STEP_BYTES = 8
 
 
 def dispatch_case(pick: Pick, contract: Contract) -> DispatchCase:
-    """One step on one to four ranks. Where a caller can rule modes out, one case in two is a rank that does."""
+    """One step on one to four ranks. Where a caller can rule modes out, one case in two is a rank that does.
+
+    In one case in two the last rank has a prefill of about as many tokens as the first one has.
+    """
     setup = pick([name for name, how in contract.dispatchers.items() for _ in how.modes * len(how.modes)])
     how = contract.dispatchers[setup]
     each, chooses = pick(how.tokens_per_decode), how.choosable and pick((False, True))
     ranks = 1 if chooses else pick(RANKS)
     ladder, most = (even if how.even else sizes)(pick.part(10), how, each)
-    steps = tuple(step(pick.part(STEP_BYTES), ladder, most, each) for _ in range(ranks))
+    steps = [step(pick.part(STEP_BYTES), ladder, most, each) for _ in range(ranks)]
+    if ranks > 1 and pick((False, True)):
+        steps[-1] = Step(prefills=(max(1, tokens(steps[0], each) + pick((0, 1, -1))),))
     return DispatchCase(
         setup=setup,
         capture_num_tokens=ladder,
         max_requests=most,
-        ranks=steps,
+        ranks=tuple(steps),
         tokens_per_decode=each,
         allowed=pick(((), how.modes)) if chooses else (),
         excluded=pick([*((mode,) for mode in how.modes), ()]) if chooses else (),
@@ -41,14 +47,14 @@ def sizes(pick: Pick, how: Dispatcher, each: int) -> tuple[tuple[int, ...], int]
 
 def even(pick: Pick, how: Dispatcher, each: int) -> tuple[tuple[int, ...], int]:
     """For an engine that makes its own ladder: as many buckets as it is asked for, up to the most requests."""
-    most, buckets = pick((2, 8, 16, 24, 1, 3, 17, 32, 48, 64)), pick((1, 2, 3, 4))
+    most, buckets = pick((2, 16, 24, 16, 64, 32, 16, 24, 3, 17, 48, 8, 1)), pick((1, 2, 3, 4, 2, 3))
     spread = range(max(1, most // buckets), most, max(1, most // buckets))
     return (*spread[: buckets - 1], most), most
 
 
 def step(pick: Pick, ladder: Sequence[int], most: int, each: int) -> Step:
     """Decodes alone, prefills alone or both; mostly as many tokens as a bucket has, or one more or less."""
-    kind, bucket = pick(("decodes", "mixed", "decodes", "prefills")), pick(ladder)
+    kind, bucket = pick(("decodes", "mixed", "decodes", "prefills")), pick((ladder[0], *ladder))
     total = max(1, bucket + pick((0, 0, 1, -1, -each, each)))
     if kind == "decodes":
         return Step(decodes=min(most, max(1, pick((1, total // each, -(-total // each), total // each - 1, most)))))
