@@ -6,15 +6,14 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from hypothesis.configuration import set_hypothesis_home_dir
 
-from cpbcg_ref.asking import FAMILIES
 from cpbcg_ref.checking.differences import Compared, Comparison
 from cpbcg_ref.checking.functions import FUNCTIONS
 from cpbcg_ref.checking.pairs import Search
+from cpbcg_ref.checking.session import own_home
 from cpbcg_ref.checking.sides import Described, Pair, Tell
 from cpbcg_ref.errors import CpbcgError
 
@@ -44,28 +43,36 @@ def diff(
     many of how many families are done. Raises TargetError if a target cannot be obtained, CpbcgError if a worker dies.
     """
     began, until = time.perf_counter(), time.monotonic() + seconds
-    asked = [one for one in FUNCTIONS.values() if ids is None or one.id in set(ids)]
-    families = [family for family in FAMILIES if any(one.family == family for one in asked)]
+    families = by_family(FUNCTIONS if ids is None else ids)
     count = min(workers or max(1, (os.cpu_count() or 1) // 2), max(1, len(families)))
     results: dict[str, Compared] = {}
-    # Hypothesis keeps notes on the code around it: not in the user's working directory.
     with (
-        TemporaryDirectory(prefix="cpbcg-") as home,
+        own_home() as home,
         ProcessPoolExecutor(count, initializer=begin, initargs=(home, (left, right), allow_unpinned, tell)) as pool,
     ):
         engines = answer_of(pool.submit(describe))
         how: dict[str, Any] = {"engines": engines, "profile": profile, "seed": seed}
-        jobs = []
-        for waiting, family in zip(range(len(families), 0, -1), families, strict=True):
-            own = [one.id for one in asked if one.family == family]
-            jobs.append(pool.submit(search, family, own, until, waiting / count, how))
+        jobs = [
+            pool.submit(search, family, own, until, (len(families) - begun) / count, how)
+            for begun, (family, own) in enumerate(families.items())
+        ]
         names = " and ".join(f"{engine.name} {engine.version}" for engine in engines)
         progress(names, 0, len(jobs))
         for done, job in enumerate(as_completed(jobs), start=1):
             results |= {one.function: one for one in answer_of(job)}
             progress(names, done, len(jobs))
-    told = tuple(results[one.id] for one in asked)
+    told = tuple(results[name] for own in families.values() for name in own)
     return Comparison(results=told, seconds=time.perf_counter() - began, **how)
+
+
+def by_family(ids: Iterable[str]) -> dict[str, list[str]]:
+    """The ids of functions by their family, in the order of the catalogue."""
+    wanted = set(ids)
+    families: dict[str, list[str]] = {}
+    for name, one in FUNCTIONS.items():
+        if name in wanted:
+            families.setdefault(one.family, []).append(name)
+    return families
 
 
 def answer_of(job: Future[T]) -> T:
