@@ -111,6 +111,13 @@ def test_a_function_that_is_alike_is_told_so_beside_one_that_differs():
     assert found["layout.shard"].examples == 45
 
 
+def test_asked_alone_a_function_has_the_same_smallest_case_after_as_many_examples():
+    names = [name for name in FUNCTIONS if name.startswith("layout.")]
+    among, alone = (compared(toys.Right(), toys.ShyGate(), *ids)[0] for ids in (names, ["layout.is_cp_active"]))
+    one, other = (found["layout.is_cp_active"] for found in (among, alone))
+    assert (one.examples, one.difference) == (other.examples, other.difference)
+
+
 def test_an_engine_does_not_differ_from_itself():
     names = [name for name in FUNCTIONS if name.startswith(("layout.", "bad-layout.", "select"))]
     found, _ = compared(toys.Right(), toys.Renamed(), *names)
