@@ -256,6 +256,10 @@ def test_a_ladder_that_is_not_captured_is_no_case(monkeypatch):
     assert checker.check("select.minimal").outcome == "unwitnessed"
 
 
+LARGE_PREFILL = replace(DECODE, ranks=(Step(prefills=(10,)),))
+PREFILLS_APART = replace(DECODE, ranks=(Step(prefills=(1,)), Step(prefills=(5,))))
+
+
 def met(name, case, captured=None):
     (witness,) = {part.witnesses[name] for id in IDS for part in REGISTRY[id].parts if name in part.witnesses}
     graphs = captured or (TWO if case.setup == "two" else ONE)
@@ -267,7 +271,7 @@ def met(name, case, captured=None):
     ("name", "case", "unmet"),
     [
         ("a step is as large as a graph", replace(DECODE, ranks=(Step(decodes=2),)), [DECODE, PREFILL]),
-        ("no graph is large enough", replace(DECODE, ranks=(Step(decodes=4),)), [DECODES, BOTH]),
+        ("no graph is large enough", replace(DECODE, ranks=(Step(decodes=4),)), [DECODES, BOTH, LARGE_PREFILL]),
         (
             "decodes need the second smallest graph",
             replace(DECODE, ranks=(Step(decodes=2),)),
@@ -285,7 +289,7 @@ def met(name, case, captured=None):
         (
             "alone they would take different sizes",
             replace(DECODE, ranks=(Step(decodes=2), Step(prefills=(1,)))),
-            [replace(DECODE, ranks=(Step(decodes=3), Step(prefills=(5,)))), DECODE, APART],
+            [replace(DECODE, ranks=(Step(decodes=3), Step(prefills=(5,)))), PREFILLS_APART, DECODE, APART],
         ),
     ],
 )
