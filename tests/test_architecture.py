@@ -14,12 +14,13 @@ CORE = ("errors", "layout", "capture", "replay", "delayer")  # each may import t
 HEAVY = {
     "hypothesis": ("strategies/", "checking/"),
     "torch": ("engines/",),
-    "numpy": ("engines/",),
+    "numpy": ("engines/", "batched.py"),
     "click": ("cli.py", "commands/", "report/"),
     "rich": ("cli.py", "report/"),
     "pytest": (),
     "platformdirs": ("engines/", "checking/"),
     "redis": ("checking/",),
+    "z3": ("proving/",),
 }
 
 
@@ -70,7 +71,7 @@ def test_heavy_packages_are_imported_only_where_the_rules_say(path):
 @pytest.mark.parametrize("path", MODULES, ids=relative)
 def test_torch_and_numpy_are_imported_lazily(path):
     early = [name for name, top_level in imports(path) if top_level and name.split(".")[0] in ("torch", "numpy")]
-    assert not early
+    assert not early or relative(path) == "batched.py"  # which says at its top that it needs NumPy
 
 
 @pytest.mark.parametrize("path", MODULES, ids=relative)
