@@ -7,6 +7,7 @@ rank r:  negotiate(table, state, config, now_ms=its clock)    pure; the clock on
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields, replace
+from functools import cached_property
 from itertools import product
 from zlib import crc32
 
@@ -49,7 +50,7 @@ class DelayerConfig:
     def running_limit(self) -> int:
         return self.max_running_requests if self.enable_dp_attention else -(-self.max_running_requests // self.dp_size)
 
-    @property
+    @cached_property
     def fingerprint(self) -> int:
         """Travels in every row: ranks that are configured differently fail loudly instead of diverging."""
         return crc32(repr([float(v) if type(v) is int else v for v in astuple(self)]).encode())
