@@ -5,15 +5,18 @@ from cpbcg_ref.cases import SelectCase
 
 def refusals(case: SelectCase, bucket: int) -> list[str]:
     """Why this bucket cannot run the batch: one reason per rule that it breaks, none if it can."""
-    rows, need = dict(case.bucket_local_tokens).get(bucket), case.required_local_tokens
+    rows = next((rows for captured, rows in case.bucket_local_tokens if captured == bucket), None)
     most = max(case.max_padding_factor * case.num_tokens, case.min_replay_bucket)
-    rules = {
-        f"too few tokens: {case.num_tokens} needed": bucket < case.num_tokens,
-        "not captured, or rows unknown": rows is None or bucket not in case.capture_num_tokens,
-        f"too few rows: {rows} captured, {need} needed": rows is not None and rows < need,
-        f"over {case.max_padding_factor}x: at most {most} tokens allowed": bucket > most,
-    }
-    return [reason for reason, broken in rules.items() if broken]
+    reasons = []
+    if bucket < case.num_tokens:
+        reasons.append(f"too few tokens: {case.num_tokens} needed")
+    if rows is None or bucket not in case.capture_num_tokens:
+        reasons.append("not captured, or rows unknown")
+    if rows is not None and rows < case.required_local_tokens:
+        reasons.append(f"too few rows: {rows} captured, {case.required_local_tokens} needed")
+    if bucket > most:
+        reasons.append(f"over {case.max_padding_factor}x: at most {most} tokens allowed")
+    return reasons
 
 
 def fitting(case: SelectCase) -> list[int]:
