@@ -63,13 +63,12 @@ def smallest_bucket(
 
     A table was checked when it was captured, so a batch costs log(buckets) plus those whose rows do not suffice.
     """
-    most = max(factor * num_tokens, floor)
-    for i in range(bisect_left(buckets, num_tokens), len(buckets)):
-        bucket = buckets[i]
-        if bucket > most:
-            return None
-        if rows.get(bucket, -1) >= required:
-            return bucket
+    most = factor * num_tokens
+    i = bisect_left(buckets, num_tokens)
+    while i < len(buckets) and (buckets[i] <= most or buckets[i] <= floor):
+        if rows.get(buckets[i], -1) >= required:
+            return buckets[i]
+        i += 1
     return None
 
 

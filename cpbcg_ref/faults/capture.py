@@ -122,7 +122,7 @@ edit(
     "ladder-not-captured",
     "the selector matches against the asked ladder, captured or not",
     ("capture", SELECTABLE, "capture_num_tokens=tuple(self.ladder)"),
-    ("replay", "rows.get(bucket, -1)", "rows.get(bucket, required)"),
+    ("replay", "rows.get(buckets[i], -1)", "rows.get(buckets[i], required)"),
     must="select.captured capture.legal",
     source="tokenspeed#936",
     smallest=1,

@@ -5,20 +5,18 @@ from typing import Any
 from cpbcg_ref.engines.reference import Reference
 from cpbcg_ref.faults.model import edit, fault
 
-MOST = "most = max(factor * num_tokens, floor)"
-EACH = "for i in range(bisect_left(buckets, num_tokens), len(buckets)):"
-FROM_THERE = "buckets[bisect_left(buckets, num_tokens) :]"
-PLACE = "        bucket = buckets[i]\n"
-BOUND = "if bucket > most:"
-STOP = f"{BOUND}\n            return None"
-HOLDS = "if rows.get(bucket, -1) >= required:"
-FOUND = f"{HOLDS}\n            return bucket"
-NONE = f"{FOUND}\n    return None"
+MOST = "most = factor * num_tokens"
+START = "i = bisect_left(buckets, num_tokens)"
+WITHIN = "(buckets[i] <= most or buckets[i] <= floor)"
+HOLDS = "if rows.get(buckets[i], -1) >= required:"
+FOUND = f"{HOLDS}\n            return buckets[i]"
+NONE = "i += 1\n    return None"
+FITTING = f"{START}\n    i, buckets = 0, [b for b in buckets[i:] if b <= max(most, floor)]"
 
 edit(
     "overflow",
     "the bucket is picked by the number of tokens alone",
-    ("replay", HOLDS, "if bucket in rows:"),
+    ("replay", HOLDS, "if buckets[i] in rows:"),
     must="capacity.no-overflow select.fits-rows replay.admitted-implies-runs",
     source="sglang#33906",
     smallest=18,
@@ -26,7 +24,7 @@ edit(
 edit(
     "no-padding-bound",
     "the smallest bucket that holds the batch is taken, however much larger it is",
-    ("replay", BOUND, "if False:"),
+    ("replay", WITHIN, "True"),
     must="select.padding-bound",
     source="sglang#31487",
     smallest=1,
@@ -42,7 +40,7 @@ edit(
 edit(
     "floor-ignored",
     "the opt-in floor is accepted and not used",
-    ("replay", MOST, "most = factor * num_tokens"),
+    ("replay", WITHIN, "buckets[i] <= most"),
     must="select.complete select.without-cp",
     source="sglang#40253",
     smallest=1,
@@ -50,21 +48,21 @@ edit(
 edit(
     "floor-lowers-the-bound",
     "the bound is the smaller of the padding rule and the floor: min for max",
-    ("replay", MOST, MOST.replace("max(", "min(")),
+    ("replay", MOST, WITHIN.replace(" or ", " and ")),
     must="select.complete select.without-cp",
     smallest=1,
 )
 edit(
     "bound-strict",
     "a bucket of exactly twice the tokens is refused: < for <=",
-    ("replay", BOUND, "if bucket >= most:"),
+    ("replay", WITHIN, WITHIN.replace("<= most", "< most")),
     must="select.complete",
     smallest=1,
 )
 edit(
     "bound-rounded-down",
     "the padding factor is computed with //, so that 2T + 1 tokens are allowed",
-    ("replay", BOUND, "if bucket // factor > num_tokens and bucket > floor:"),
+    ("replay", WITHIN, WITHIN.replace("<= most", "// factor <= num_tokens")),
     must="select.padding-bound",
     smallest=1,
 )
@@ -78,7 +76,7 @@ edit(
 edit(
     "tokens-strict",
     "a full bucket is refused: < for <=",
-    ("replay", EACH, EACH.replace("num_tokens", "num_tokens + 1")),
+    ("replay", START, START.replace("num_tokens", "num_tokens + 1")),
     must="select.complete select.without-cp",
     smallest=1,
 )
@@ -99,63 +97,56 @@ edit(
 edit(
     "tokens-ignored",
     "the bucket is picked by the rows alone",
-    ("replay", EACH, "for i in range(len(buckets)):"),
+    ("replay", START, "i = 0"),
     must="select.fits-tokens",
     smallest=1,
 )
 edit(
     "bucket-below",
     "the largest bucket up to the tokens is taken: floor for ceil",
-    ("replay", EACH, "for i in reversed(range(bisect_left(buckets, num_tokens + 1))):"),
+    ("replay", START, "i, buckets = 0, [b for b in buckets[::-1] if b <= num_tokens]"),
     must="select.fits-tokens",
     smallest=1,
 )
 edit(
     "clamped-to-largest",
     "where no bucket fits, the largest one is taken",
-    ("replay", STOP, f"{BOUND}\n            break"),
-    ("replay", NONE, f"{FOUND}\n    return buckets[-1]"),
+    ("replay", NONE, "i += 1\n    return buckets[-1]"),
     must="select.fits-rows",
     smallest=1,
 )
 edit(
     "no-bucket-raises",
     "where no bucket fits, the selector raises instead of answering eager",
-    ("replay", STOP, f"{BOUND}\n            break"),
-    ("replay", NONE, f"{FOUND}\n    raise LookupError(num_tokens)"),
+    ("replay", NONE, "i += 1\n    raise LookupError(num_tokens)"),
     must="select.complete replay.admitted-implies-runs",
     smallest=1,
 )
 edit(
     "largest-for-smallest",
     "the largest bucket that fits is taken",
-    ("replay", EACH, EACH.replace("range", "reversed(range").replace("):", ")):")),
-    ("replay", STOP, f"{BOUND}\n            continue"),
+    ("replay", START, f"{FITTING}[::-1]"),
     must="select.minimal select.monotone",
     smallest=2,
 )
 edit(
     "first-for-smallest",
     "the first bucket that fits is taken from a set, whose order is arbitrary",
-    ("replay", EACH, f"for bucket in set({FROM_THERE}):"),
-    ("replay", PLACE, ""),
-    ("replay", STOP, f"{BOUND}\n            continue"),
+    ("replay", START, f"{FITTING}\n    buckets = list(set(buckets))"),
     must="select.minimal",
     smallest=2,
 )
 edit(
     "tightest-rows",
     "the bucket with the fewest rows to spare is taken instead of the smallest",
-    ("replay", EACH, f"for bucket in sorted({FROM_THERE}, key=lambda bucket: rows.get(bucket, 0)):"),
-    ("replay", PLACE, ""),
-    ("replay", STOP, f"{BOUND}\n            continue"),
+    ("replay", START, f"{FITTING}\n    buckets.sort(key=lambda bucket: rows.get(bucket, 0))"),
     must="select.minimal",
     smallest=2,
 )
 edit(
     "first-candidate-alone",
     "only the first bucket with enough tokens is tried: where its rows do not fit, the next one is not",
-    ("replay", FOUND, f"return bucket {HOLDS[:-1]} else None"),
+    ("replay", FOUND, f"return buckets[i] {HOLDS[:-1]} else None"),
     must="select.complete",
     source="vllm#53407",
     smallest=2,
