@@ -47,8 +47,8 @@ class Zigzag:
         tokens are missing gain one in the late block.
         """
         blocks = 2 * n
-        count = [0] * blocks  # requests by their remainder
-        for length in lengths:
+        count = [0] * blocks
+        for length in lengths:  # counted by their remainder
             count[length % blocks] += 1
         beyond = [0]
         for rank in range(1, n):

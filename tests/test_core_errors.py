@@ -19,6 +19,7 @@ from cpbcg_ref import (
     make_report,
     negotiate,
     select_replay_bucket,
+    select_replay_bucket_for_batch,
     shard,
 )
 
@@ -69,6 +70,10 @@ def decide(*rows, now_ms=0.0, config):
             "min_replay_bucket is -1: the floor of the padding rule (0: none) is an integer >= 0",
         ),
         (lambda: selected(num_tokens=-1), "num_tokens is -1: the tokens of the batch is an integer >= 0"),
+        (
+            lambda: select_replay_bucket_for_batch(None, num_tokens=-1, table=table(ladder=(16,))),
+            "num_tokens is -1: the tokens of the batch is an integer >= 0",
+        ),
         (
             lambda: selected(bucket_local_tokens={16: -8}),
             "bucket_local_tokens[0] is -8: the rows of a bucket is an integer >= 0 (tokens)",

@@ -114,10 +114,14 @@ class Turn:
         need = 0 if tokens_alone else self.required
         rows = tuple(zip(ladder, ladder, strict=True)) if tokens_alone else self.captured.bucket_local_tokens
         case = SelectCase(
-            num_tokens=tokens, required_local_tokens=need, capture_num_tokens=ladder, bucket_local_tokens=rows
+            num_tokens=tokens,
+            required_local_tokens=need,
+            capture_num_tokens=ladder,
+            bucket_local_tokens=rows,
+            max_padding_factor=self.server.max_padding_factor,
+            min_replay_bucket=self.server.min_replay_bucket,
         )
-        factor, floor = self.server.max_padding_factor, self.server.min_replay_bucket
-        return allowed(replace(case, max_padding_factor=factor, min_replay_bucket=floor), self.contract)
+        return allowed(case, self.contract)
 
 
 def turns(case: ReplayCase, seen: ReplaySeen, contract: Contract = PLAIN) -> Iterator[list[Turn]]:

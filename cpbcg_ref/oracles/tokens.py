@@ -40,6 +40,7 @@ def owned_tokens(lengths: tuple[int, ...], cp_size: int, strategy: str, blocks: 
     return tuple(tuple(t for block in pair for request in requests for t in request[block]) for pair in pairs)
 
 
+@lru_cache(maxsize=256)
 def live_rows(lengths: tuple[int, ...], cp_size: int, strategy: str, blocks: str = "balanced") -> tuple[int, ...]:
     """Rows that every rank really owns."""
     return tuple(len(tokens) for tokens in owned_tokens(lengths, cp_size, strategy, blocks))
