@@ -61,7 +61,7 @@ class ReferenceDelayers:
 
     def row(self, state: Any, report: cases.RankReport) -> Any:
         """What a rank brings to the gather."""
-        return self.library.make_report(state, self.config, **asdict(report))
+        return self.library.make_report(state, self.config, **vars(report))
 
     def gathered(self, rows: list[Any]) -> list[list[Any]]:
         """The table that each rank sees."""
@@ -78,7 +78,7 @@ class ReferenceAttempts:
         self.window = library.RecentAttempts()
 
     def step(self, attempt: cases.Attempt) -> int:
-        self.window = self.window.after(**asdict(attempt))
+        self.window = self.window.after(**vars(attempt))
         return self.window.max_prefill_bs
 
 
