@@ -241,6 +241,7 @@ Commands:
   fuzz        Search an engine until the time is up.
   invariants  Describe the invariants.
   matrix      Check many engines and releases side by side.
+  prove       Prove theorems for lengths and queues of any size.
   replay      Ask saved failures again: FIXED or FAILED.
   smoke       Tell a broken adapter from a wrong engine.
 """

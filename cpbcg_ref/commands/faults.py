@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cpbcg_ref.commands.shared import AT_LEAST_1, JOBS, JSON, SEED, show
+from cpbcg_ref.commands.shared import AT_LEAST_1, JOBS, JSON, SEED, show, split
 
 
 @click.command(short_help="Does the suite catch engines that are wrong on purpose?")
@@ -52,10 +52,6 @@ def faults(select: Sequence[str], only_list: bool, json_file: str | None, **opti
     if json_file != "-":
         show(how, found)
     return 0 if only_list else found["summary"]["exit_code"]
-
-
-def split(patterns: Sequence[str]) -> list[str]:
-    return [name.strip() for pattern in patterns for name in pattern.split(",")]
 
 
 def named(patterns: Sequence[str], keys: Collection[str]) -> bool:

@@ -47,6 +47,10 @@ def selected(patterns: Iterable[str]) -> list[str]:
         raise click.UsageError(str(problem)) from problem
 
 
+def split(patterns: Iterable[str]) -> list[str]:
+    return [name.strip() for pattern in patterns for name in pattern.split(",")]
+
+
 def deliver(how: Callable[[Any, Any], None], what: Any, json_file: str | None) -> None:
     """As JSON where that is asked for; for people too, unless stdout is taken."""
     from cpbcg_ref.report import files, jsonreport

@@ -121,6 +121,10 @@ class Hermetic:
         for key, value in attributes.items():
             setattr(self._module(name), key, value)
 
+    def replace_builtins(self, **names: Any) -> None:
+        """What every module of this tree finds from now on where it would find a built-in name."""
+        self._builtins.update(names)
+
     def _module(self, name: str) -> Any:
         """The module of this tree under `name`: real if listed, else a stand-in."""
         parent, _, leaf = name.rpartition(".")

@@ -57,10 +57,10 @@ class Printer:
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str, int, int], None]]:
+def progress(what: str = "families of cases") -> Iterator[Callable[[str, int, int], None]]:
     """A function to tell (engine, done, of how many); meanwhile shown on stderr if that is a terminal."""
     with Console(stderr=True).status("") as status:
-        yield lambda engine, done, total: status.update(f"{engine}: {done} of {total} families of cases")
+        yield lambda engine, done, total: status.update(f"{engine}: {done} of {total} {what}")
 
 
 def show_check(report: Report, printer: Printer) -> None:

@@ -1,0 +1,255 @@
+"""Proofs: symbolic runs, closed forms tied to the code, theorems that hold, statements and engines that do not."""
+
+import json
+import re
+from functools import partial
+from itertools import combinations_with_replacement, product
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+pytest.importorskip("z3", reason="proofs need z3: pip install 'cpbcg[prove]'")
+
+import z3
+
+import cpbcg_ref
+from cpbcg_ref.cli import main
+from cpbcg_ref.proving import negotiation, selector, symbolic
+from cpbcg_ref.proving.capacity import captured
+from cpbcg_ref.proving.closed import extra, n, rows_of
+from cpbcg_ref.proving.model import Obligation, Theorem, prove
+from cpbcg_ref.proving.run import LIBRARY, prove_all, theorems
+from cpbcg_ref.proving.symbolic import Int, Number, TooManyWays, kind, merging, number, paths, span
+from cpbcg_ref.proving.targets import symbolic_engine
+from cpbcg_ref.report import proofs
+
+SCHEMA = json.loads((Path(proofs.__file__).parent / "proofs.schema.json").read_text())
+x, y = number("x"), number("y")
+
+
+def run(capsys, *words):
+    with pytest.raises(SystemExit) as ended:
+        main(["prove", *words])
+    return ended.value.code, capsys.readouterr()
+
+
+def value(term):
+    return z3.simplify(term).as_long()
+
+
+def test_every_way_through_a_function_is_taken_once_and_the_conditions_split_all_integers():
+    taken = list(paths(lambda: (x > 3, bool(x > 3), bool(x > 5), bool(x > 3))[1:], x.term >= 0))
+    assert sorted(answer for _, answer in taken) == [(False, False, False), (True, False, True), (True, True, True)]
+    for tried in range(9):
+        assert sum(z3.Solver().check(x.term == tried, *given) == z3.sat for given, _ in taken) == 1
+
+
+def test_a_place_in_a_list_forks_into_every_value_that_is_possible():
+    taken = paths(lambda: [10, 20, 30][x % 3], x.term >= 0)
+    assert sorted(answer for _, answer in taken) == [10, 20, 30]
+
+
+def test_a_function_that_never_stops_forking_is_given_up(monkeypatch):
+    monkeypatch.setattr(symbolic, "MOST_FORKS", 20)
+
+    def forever():
+        count = 0
+        while x > count:
+            count += 1
+
+    with pytest.raises(TooManyWays, match="more than 20 forks"):
+        list(paths(forever, x.term >= 0))
+    with pytest.raises(TooManyWays, match="more than 4 ways"):
+        monkeypatch.setattr(symbolic, "MOST_WAYS", 4)
+        list(paths(lambda: [*range(8)][x % 8], x.term >= 0))
+
+
+def test_numbers_divide_as_python_does_by_positive_divisors():
+    for a, b in product(range(-7, 8), (1, 2, 3)):
+        assert value((Number(z3.IntVal(a)) // b).term) == a // b
+        assert value((Number(z3.IntVal(a)) % b).term) == a % b
+        assert value((a - Number(z3.IntVal(b))).term) == a - b
+
+
+def test_the_helpers_are_the_built_in_functions_wherever_a_number_has_a_value():
+    assert Int("12") == 12
+    assert {kind(3), kind(x)} == {int}
+    assert kind("a") is str
+    assert merging(max, lambda a, b: a >= b)([3, 1], default=0) == 3
+    assert list(span(2)) == [0, 1]
+    assert kind(True) is bool
+
+
+def test_the_largest_of_several_numbers_is_one_term():
+    most = merging(max, lambda a, b: a >= b)(x, 3, y)
+    solver = z3.Solver()
+    solver.add(x.term == 1, y.term == 5, most.term != 5)
+    assert solver.check() == z3.unsat
+
+
+@pytest.mark.parametrize("cp_size", [1, 2, 3, 4])
+def test_the_closed_forms_are_the_rows_of_the_library_for_all_small_batches(cp_size):
+    for lengths in combinations_with_replacement(range(4 * cp_size + 2), 2):
+        owned = list(cpbcg_ref.per_rank_logical_tokens(lengths, cp_size=cp_size))
+        assert [value(rows) for rows in rows_of([*map(z3.IntVal, lengths)], cp_size)] == owned
+    for length in range(4 * cp_size + 2):
+        base, remainder = divmod(length, 2 * cp_size)
+        more = [z3.substitute(extra(rank, z3.IntVal(remainder)), (n, z3.IntVal(cp_size))) for rank in range(cp_size)]
+        owned = cpbcg_ref.per_rank_logical_tokens([length], cp_size=cp_size)
+        assert [2 * base + value(one) for one in more] == list(owned)
+
+
+@pytest.mark.parametrize("cp_size", [2, 3, 4])
+def test_the_captured_rows_of_a_bucket_are_those_of_the_capture_table(cp_size):
+    for bucket in range(2 * cp_size, 5 * cp_size * cp_size):
+        table = cpbcg_ref.CaptureTable(ladder=(bucket,), cp_size=cp_size, context_length=bucket)
+        assert value(captured(z3.IntVal(bucket), cp_size)) == table.bucket_local_tokens[bucket]
+
+
+@pytest.mark.parametrize(("cp_size", "requests", "most"), [(2, 1, 30), (2, 2, 20), (2, 3, 14), (2, 4, 9), (3, 3, 12)])
+def test_the_exact_slack_is_exact_on_all_small_batches(cp_size, requests, most):
+    """By brute force: enough for every batch, and one token less is not enough for some."""
+    slack, too_small = 2 * (cp_size - 1) * ((requests - 1) // 2), 0
+    for lengths in combinations_with_replacement(range(1, most + 1), requests):
+        rows = partial(cpbcg_ref.required_local_tokens, cp_size=cp_size)
+        assert rows(lengths) <= rows([sum(lengths) + slack])
+        too_small += rows(lengths) > rows([sum(lengths) + slack - 1])
+    assert too_small
+
+
+def test_rows_stay_within_their_bound_and_reach_it_on_all_small_batches():
+    for cp_size, requests in product((2, 3), (1, 2, 3)):
+        gaps = []
+        for lengths in combinations_with_replacement(range(1, 4 * cp_size), requests):
+            bound = -(-sum(lengths) // cp_size) + requests - -(-requests // cp_size)
+            gaps.append(bound - max(cpbcg_ref.per_rank_logical_tokens(lengths, cp_size=cp_size)))
+        assert min(gaps) == 0
+
+
+QUICK = [one for one in LIBRARY if one not in negotiation.THEOREMS]
+
+
+@pytest.mark.parametrize("theorem", QUICK, ids=lambda one: one.name)
+def test_a_theorem_is_proved_and_its_control_is_refuted_by_the_code(theorem):
+    found = prove(theorem)
+    assert (found.proved, found.undecided) == (True, "")
+    assert found.shown
+
+
+@pytest.mark.parametrize("theorem", negotiation.THEOREMS, ids=lambda one: one.name)
+def test_a_theorem_of_the_negotiation_is_proved(theorem, monkeypatch):
+    monkeypatch.setattr(negotiation, "SITUATIONS", negotiation.SITUATIONS[::5])
+    found = prove(theorem)
+    assert (found.proved, found.undecided) == (True, "")
+    assert found.shown
+
+
+def test_there_are_at_least_twelve_theorems_each_with_its_own_name():
+    names = [one.name for one in theorems("reference", symbolic_engine("reference"))]
+    assert len({*names}) == len(names) >= 12
+
+
+def theorem(claim, *, control=None, replay=lambda model: "so it is", confirm=str):
+    made = {"name": "toy", "statement": "It holds.", "wrong": "More holds.", "confirm": confirm}
+    return Theorem(claim=claim, control=control or claim, replay=replay, **made)
+
+
+def test_a_statement_that_does_not_hold_is_refuted_with_the_integers():
+    odd = theorem(lambda: [Obligation((x.term > 4,), x.term % 2 == 1)], confirm=lambda model: f"x is {model['x']}")
+    found = prove(odd)
+    assert not found.proved
+    assert found.broken["x"] % 2 == 0
+    assert found.refuted == f"x is {found.broken['x']}"
+
+
+def test_integers_that_the_code_does_not_confirm_refute_nothing():
+    found = prove(theorem(lambda: [Obligation((), x.term > 4)], confirm=lambda model: ""))
+    assert (found.proved, found.refuted) == (False, "")
+    assert "the code does not do" in found.undecided
+
+
+def test_a_theorem_without_obligations_is_not_proved():
+    assert not prove(theorem(tuple)).proved
+
+
+def test_a_control_that_holds_or_that_the_code_does_not_show_is_not_refuted():
+    true, false = [Obligation((), z3.BoolVal(True))], [Obligation((), x.term > 0)]
+    assert not prove(theorem(lambda: true, control=lambda: true)).control_refuted
+    assert not prove(theorem(lambda: true, control=lambda: false, replay=lambda model: "")).control_refuted
+    assert prove(theorem(lambda: true, control=lambda: false)).control_refuted
+
+
+def test_an_engine_that_raises_on_numbers_without_a_value_is_undecided():
+    def raises():
+        raise TypeError("an integer is required")
+
+    assert prove(theorem(raises)).undecided == "TypeError: an integer is required"
+
+
+FEW = {"select": lambda name: name in ("required-rows", "selector-fits", "selector-padding-bound")}
+
+
+@pytest.fixture
+def few_buckets(monkeypatch):
+    monkeypatch.setattr(selector, "BUCKETS", 3)
+
+
+@pytest.mark.parametrize(
+    ("fault", "wrong"), [("overflow", "selector-fits"), ("no-padding-bound", "selector-padding-bound")]
+)
+def test_the_selector_of_a_wrong_engine_is_refuted_with_what_it_answers(fault, wrong, few_buckets):
+    found = prove_all(f"fault:{fault}", names=FEW["select"])
+    refuted = {one.theorem.name: one.refuted for one in found.proved if one.refuted}
+    assert list(refuted) == [wrong]
+    assert "captured" in refuted[wrong]
+    assert found.exit_code == 1
+
+
+def test_the_selector_of_the_reference_is_proved_as_far_as_ladders_of_three(few_buckets):
+    found = prove_all("reference", names=lambda name: name.startswith(("selector", "required")))
+    assert [one.theorem.name for one in found.proved if one.proved and one.shown] == [
+        "required-rows",
+        "selector-fits",
+        "selector-padding-bound",
+        "selector-minimal",
+        "selector-complete",
+        "selector-monotone",
+    ]
+    assert "replay.py:smallest_bucket" in "".join(found.executed)
+
+
+def test_the_reference_itself_keeps_its_built_in_functions():
+    symbolic_engine("reference")
+    assert not {"type", "int", "max"} & {*vars(cpbcg_ref.layout), *vars(cpbcg_ref.errors)}
+
+
+def test_the_command_prints_statement_verdict_and_what_the_code_says(capsys):
+    code, told = run(capsys, "--select", "blocks-*, exact-slack")
+    assert code == 0
+    assert "exact-slack: proved" in told.out
+    wrong = r"wrong, and refuted: All blocks of a request are equally long\. \d+ tokens on 2 ranks: rows \["
+    assert re.search(wrong, " ".join(told.out.split()))
+    assert told.out.endswith("2 proved\n")
+
+
+def test_the_json_is_as_its_schema_says(capsys):
+    code, told = run(capsys, "--select", "two-requests", "--json", "-")
+    document = json.loads(told.out)
+    jsonschema.validate(document, SCHEMA)
+    (one,) = document["theorems"]
+    assert (code, one["proved"], one["control_refuted"], one["source"]) == (0, True, True, "sglang#33906")
+    assert set(one["model"]) == {"bucket", "length_0", "length_1", "length_2"}
+
+
+def test_a_name_that_no_theorem_has_is_a_usage_error(capsys):
+    code, told = run(capsys, "--select", "nosuch")
+    assert code == 2
+    assert "no theorem is called nosuch" in told.err
+
+
+def test_without_z3_the_command_says_what_to_install(capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, told = run(capsys)
+    assert code == 2
+    assert "pip install 'cpbcg[prove]'" in told.err
