@@ -6,6 +6,8 @@ as kernels take them: the lengths of all, one after the other, and where each ba
     lengths  [1534, 161, 353, 9, 9, 9]    offsets  [0, 3, 6]    two batches of three requests
 """
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import cpbcg_ref
 from cpbcg_ref.errors import refuse
 
 Numbers = NDArray[np.int64]
+AT_ONCE = 2**15  # requests
 MOST = 2**62  # tokens of all batches together, so that no sum leaves int64
 
 
@@ -39,8 +42,16 @@ def required_local_tokens(
     assert unit, "one token has one unit of rows"
     lengths, offsets = checked_lengths(lengths), checked_offsets(offsets, requests=len(lengths))
     tokens = totals(lengths, offsets)
-    most = zigzag(lengths, offsets, tokens, cp_size) if strategy == "zigzag" else -(-tokens // cp_size)
-    return -(-most // unit) * unit
+    if strategy != "zigzag":
+        return -(-tokens // (cp_size * unit)) * unit
+    most = [zigzag(lengths, offsets[begin : end + 1], tokens[begin:end], cp_size) for begin, end in parts(offsets)]
+    return -(-np.concatenate(most or [tokens]) // unit) * unit
+
+
+def parts(offsets: Numbers) -> Iterator[tuple[int, int]]:
+    """Runs of batches that have about `AT_ONCE` requests together: what they need in between stays in the cache."""
+    ends = np.searchsorted(offsets, np.arange(AT_ONCE, offsets[-1], AT_ONCE)).tolist()
+    return pairwise(sorted({0, *ends, len(offsets) - 1}))
 
 
 def totals(lengths: Numbers, offsets: Numbers) -> Numbers:
@@ -52,8 +63,8 @@ def totals(lengths: Numbers, offsets: Numbers) -> Numbers:
 
 
 def zigzag(lengths: Numbers, offsets: Numbers, tokens: Numbers, n: int) -> Numbers:
-    """Rows of the largest rank, see `layout.Zigzag.spread`."""
-    batches, blocks = len(tokens), 2 * n
+    """Rows of the largest rank, see `layout.Zigzag.spread`. offsets: of these batches among all lengths."""
+    batches, blocks, lengths = len(tokens), 2 * n, lengths[offsets[0] : offsets[-1]]
     batch = np.repeat(np.arange(batches), np.diff(offsets))
     count = np.bincount(lengths % blocks * batches + batch, minlength=blocks * batches).reshape(blocks, batches)
     beyond, total, most = np.zeros((3, batches), dtype=np.int64)

@@ -40,6 +40,15 @@ def test_long_batches_of_different_sizes_have_the_rows_of_the_plain_function(gro
     assert rows(batches, alignment=7, **group) == one_by_one(batches, alignment=7, **group)
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 7, 100])
+def test_rows_do_not_depend_on_how_many_requests_are_taken_at_once(monkeypatch, at_once):
+    draw = Random(1)
+    batches = [[draw.randrange(60) for _ in range(draw.choice([0, 1, 2, 3, 20]))] for _ in range(50)]
+    monkeypatch.setattr(batched, "AT_ONCE", at_once)
+    assert len(list(batched.parts(array([0, 100, 100, 300])))) == 2
+    assert rows(batches, cp_size=4) == one_by_one(batches, cp_size=4)
+
+
 def test_golden_numbers():
     assert rows([[1534, 161, 353], [9, 9, 9], [9] * 16, [9] * 200], cp_size=4) == [520, 16, 48, 600]
 
