@@ -74,9 +74,11 @@ def smallest_bucket(
 
 def select_replay_bucket_for_batch(lengths: Lengths | None, *, num_tokens: int, table: CaptureTable) -> int | None:
     """The bucket for a batch, None for eager. `lengths` None: unknown to the caller; `num_tokens` is their sum."""
-    check(int, what="the tokens of the batch", num_tokens=num_tokens)
-    check_tokens(() if lengths is None else lengths)
-    if lengths is not None and num_tokens != sum(lengths):
+    if lengths is None:
+        check(int, what="the tokens of the batch", num_tokens=num_tokens)
+        return None
+    check_tokens(lengths)
+    if type(num_tokens) is not int or num_tokens != sum(lengths):
         refuse("num_tokens", num_tokens, f"the lengths sum to {sum(lengths)}; pass both of the same batch")
     layout = STRATEGIES[table.strategy]
     if not lengths or (table.cp_size > 1 and not layout.can_shard(lengths, table.cp_size)):
