@@ -6,7 +6,7 @@ rank r:  negotiate(table, state, config, now_ms=its clock)    pure; the clock on
 """
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from itertools import product
 from zlib import crc32
@@ -69,8 +69,10 @@ class RankReport:
     waiting_queue_len: int = 0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            check(field.type, **{field.name: getattr(self, field.name)})
+        check(bool, prefillable=self.prefillable, below_watermark=self.below_watermark)
+        check(bool, timer_expired=self.timer_expired)
+        check(int, fingerprint=self.fingerprint, running_batch=self.running_batch)
+        check(int, max_prefill_bs=self.max_prefill_bs, waiting_queue_len=self.waiting_queue_len)
 
 
 @dataclass(frozen=True, kw_only=True)
