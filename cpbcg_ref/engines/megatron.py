@@ -12,7 +12,7 @@ from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.engines.hermetic import Hermetic
 from cpbcg_ref.engines.megatron_dispatch import DISPATCHERS, MegatronDispatch
 from cpbcg_ref.engines.process_group import Group
-from cpbcg_ref.engines.sglang_process import ints
+from cpbcg_ref.engines.supplied import ints
 
 UTILS = "megatron.core.utils"
 REAL = (UTILS, "megatron.core.package_info")

@@ -9,7 +9,7 @@ from cpbcg_ref.cases import DispatchCase, Step
 from cpbcg_ref.engines.all_reduce import AllReduce
 from cpbcg_ref.engines.contract import Dispatcher
 from cpbcg_ref.engines.hermetic import Hermetic
-from cpbcg_ref.engines.sglang_process import Bag, always
+from cpbcg_ref.engines.supplied import Bag, always
 
 DIMENSIONS = "megatron.core.inference.batch_dimensions_utils"
 MIXED_PREFILLS = 16  # default of the inference context, which also captures up to `max_requests` tokens

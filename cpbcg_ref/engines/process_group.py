@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from cpbcg_ref.engines.sglang_process import Bag
+from cpbcg_ref.engines.supplied import Bag
 
 
 class Group:

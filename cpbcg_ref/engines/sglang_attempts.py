@@ -12,7 +12,8 @@ from typing import Any
 
 from cpbcg_ref.cases import Attempt
 from cpbcg_ref.engines.hermetic import Hermetic, StandIn
-from cpbcg_ref.engines.sglang_process import SRT, always
+from cpbcg_ref.engines.sglang_process import SRT
+from cpbcg_ref.engines.supplied import always
 from cpbcg_ref.errors import TargetError
 
 SCHEDULER = SRT + "managers.scheduler"

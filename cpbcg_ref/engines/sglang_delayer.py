@@ -19,7 +19,8 @@ from cpbcg_ref.answers import Raised, Verdict
 from cpbcg_ref.asking import OnItsBehalf, answered
 from cpbcg_ref.cases import DelayerConfig, RankReport
 from cpbcg_ref.engines.hermetic import Hermetic
-from cpbcg_ref.engines.sglang_process import SRT, Bag
+from cpbcg_ref.engines.sglang_process import SRT
+from cpbcg_ref.engines.supplied import Bag
 from cpbcg_ref.errors import TargetError
 
 DELAYER = SRT + "managers.prefill_delayer"

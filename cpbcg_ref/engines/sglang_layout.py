@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from cpbcg_ref.cases import Batch
-from cpbcg_ref.engines.sglang_process import CP, Process, ints
+from cpbcg_ref.engines.sglang_process import CP, Process
+from cpbcg_ref.engines.supplied import ints
 
 Ask = Callable[[Any, Any], Any]
 BACKENDS = ("trtllm_mha", "dsv4", "dsa")  # attention backends that some release captures CP graphs for

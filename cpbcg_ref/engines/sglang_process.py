@@ -1,13 +1,14 @@
 """What SGLang's code finds around it when it runs: one release, and the process state of one virtual rank at a time."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from cpbcg_ref.cases import Batch
 from cpbcg_ref.engines.hermetic import Hermetic
+from cpbcg_ref.engines.supplied import Bag, always, ints
 
 SRT = "sglang.srt."
 CP = SRT + "layers.cp."
@@ -21,27 +22,6 @@ BELOW = {
 }
 LEAVES = tuple(prefix + name for prefix, names in BELOW.items() for name in names.split())
 MODEL = "Glm5NextForConditionalGeneration"  # the one architecture with interleave graphs, where that is looked at
-
-
-class Bag:
-    """Process state by name. A name that is missing here is the adapter's fault, never the engine's answer."""
-
-    def __init__(self, **values: Any) -> None:
-        vars(self).update(values)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"the engine asks its process for {name!r}, which this adapter does not supply")
-
-
-def always(value: Any) -> Callable[..., Any]:
-    """A function that answers `value`, whatever it is asked."""
-    return lambda *args, **options: value
-
-
-def ints(values: Iterable[int]) -> Any:
-    import torch
-
-    return torch.tensor(list(values), dtype=torch.int64)
 
 
 class Process:

@@ -11,7 +11,8 @@ from typing import Any
 from cpbcg_ref.answers import Captured, Loaded
 from cpbcg_ref.cases import Batch, Server
 from cpbcg_ref.engines.sglang_layout import Capacity
-from cpbcg_ref.engines.sglang_process import EXECUTOR, RUNNER, SRT, Bag, Process, always
+from cpbcg_ref.engines.sglang_process import EXECUTOR, RUNNER, SRT, Process
+from cpbcg_ref.engines.supplied import Bag, always
 
 SELECTOR = "select_replay_bucket_for_batch"
 FACTOR = "_MAX_PREFILL_CUDA_GRAPH_PADDING_FACTOR"

@@ -11,7 +11,7 @@ from cpbcg_ref.cases import Batch
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.engines.hermetic import Hermetic
 from cpbcg_ref.engines.process_group import Group
-from cpbcg_ref.engines.sglang_process import ints
+from cpbcg_ref.engines.supplied import ints
 
 CP = "transformer_engine.pytorch.attention.dot_product_attention.context_parallel"
 CONSTANTS = "transformer_engine.pytorch.constants"

@@ -12,7 +12,7 @@ from cpbcg_ref.cases import Batch
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.engines.hermetic import Hermetic
 from cpbcg_ref.engines.process_group import Group
-from cpbcg_ref.engines.sglang_process import Bag, always, ints
+from cpbcg_ref.engines.supplied import Bag, always, ints
 
 UTIL = "verl.models.mcore.util"
 

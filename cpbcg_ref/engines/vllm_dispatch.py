@@ -15,7 +15,7 @@ from cpbcg_ref.cases import DispatchCase
 from cpbcg_ref.engines.all_reduce import AllReduce
 from cpbcg_ref.engines.contract import Dispatcher
 from cpbcg_ref.engines.hermetic import Hermetic
-from cpbcg_ref.engines.sglang_process import Bag, always
+from cpbcg_ref.engines.supplied import Bag, always
 
 GPU = "vllm.v1.worker.gpu."
 MANAGER, SYNC = GPU + "cudagraph_utils", GPU + "dp_utils"

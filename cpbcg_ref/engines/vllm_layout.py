@@ -10,7 +10,7 @@ from typing import Any
 
 from cpbcg_ref.cases import Batch
 from cpbcg_ref.engines.hermetic import Hermetic
-from cpbcg_ref.engines.sglang_process import Bag, always, ints
+from cpbcg_ref.engines.supplied import Bag, always, ints
 
 GPU = "vllm.v1.worker.gpu."
 MANAGER, BATCH = GPU + "pcp_manager", GPU + "input_batch"
