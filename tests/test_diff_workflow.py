@@ -17,6 +17,7 @@ from cpbcg_ref.report.diff_markdown import MARK
 FOLDER = Path(__file__).parents[1] / "docs" / "workflows"
 COMPARE, COMMENT = (FOLDER / name for name in ("cpbcg-diff.yml", "cpbcg-diff-comment.yml"))
 BOTH = pytest.mark.parametrize("path", [COMPARE, COMMENT], ids=lambda path: path.stem)
+OURS = sorted(FOLDER.parents[1].glob(".github/workflows/*.yml"))
 
 
 def step(path, name):
@@ -28,7 +29,7 @@ def step(path, name):
     return textwrap.dedent(found[1])
 
 
-@BOTH
+@pytest.mark.parametrize("path", [COMPARE, COMMENT, *OURS], ids=lambda path: path.stem)
 def test_every_action_is_pinned_by_its_commit_and_says_which_version_that_is(path):
     used = re.findall(r"uses: (.*)", path.read_text())
     assert used
