@@ -1,6 +1,7 @@
 """TransformerEngine: packed sequences are padded one by one, sliced, and told of by cumulative lengths.
 
-From the wheel's Python files; the gather of packed sequences is compiled code, so it is not asked.
+From the wheel's Python files, which slice tensors on the CPU; on a GPU compiled code does that, and it gathers packed
+sequences: neither is asked.
 """
 
 from enum import Enum
