@@ -19,6 +19,7 @@ from cpbcg_ref.commands.fuzz import fuzz
 from cpbcg_ref.commands.matrix import matrix
 from cpbcg_ref.commands.prove import prove
 from cpbcg_ref.commands.replay import replay
+from cpbcg_ref.commands.sweep import sweep
 from cpbcg_ref.errors import CpbcgError
 
 
@@ -72,7 +73,7 @@ def cli() -> None:
     """
 
 
-for command in (check, diff, matrix, prove, fuzz, replay, faults, smoke, engines, invariants, explain):
+for command in (check, diff, matrix, prove, sweep, fuzz, replay, faults, smoke, engines, invariants, explain):
     cli.add_command(command)
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ CORE = ("errors", "layout", "capture", "replay", "delayer")  # each may import t
 HEAVY = {
     "hypothesis": ("strategies/", "checking/"),
     "torch": ("engines/",),
-    "numpy": ("engines/", "batched.py"),
+    "numpy": ("engines/", "batched.py", "sweeping/"),
+    "distributed": ("sweeping/",),
     "click": ("cli.py", "commands/", "report/"),
     "rich": ("cli.py", "report/"),
     "pytest": (),
@@ -71,13 +72,14 @@ def test_heavy_packages_are_imported_only_where_the_rules_say(path):
 @pytest.mark.parametrize("path", MODULES, ids=relative)
 def test_torch_and_numpy_are_imported_lazily(path):
     early = [name for name, top_level in imports(path) if top_level and name.split(".")[0] in ("torch", "numpy")]
-    assert not early or relative(path) == "batched.py"  # which says at its top that it needs NumPy
+    assert not early or relative(path).startswith(("batched.py", "sweeping/"))  # which say that they need NumPy
 
 
 @pytest.mark.parametrize("path", MODULES, ids=relative)
 def test_strategies_and_checkers_do_not_import_what_is_downstream(path):
     """Data flows one way: cases and answers, then oracles and invariants, then checking, then reports, then the CLI."""
-    order = ["oracles/", "invariants/", "strategies/", "checking/", "report/", "testing.py", "commands/", "cli.py"]
+    order = ["oracles/", "invariants/", "strategies/", "checking/", "sweeping/"]
+    order += ["report/", "testing.py", "commands/", "cli.py"]
     stage = next((index for index, room in enumerate(order) if relative(path).startswith(room)), None)
     if stage is None:
         return

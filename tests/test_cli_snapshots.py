@@ -244,6 +244,7 @@ Commands:
   prove       Prove theorems for lengths and queues of any size.
   replay      Ask saved failures again: FIXED or FAILED.
   smoke       Tell a broken adapter from a wrong engine.
+  sweep       Every case of a small scope, not only random ones.
 """
 
 CHECK_HELP = """\

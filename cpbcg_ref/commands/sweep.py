@@ -8,8 +8,6 @@ import click
 from cpbcg_ref.commands.shared import AT_LEAST_1, JSON, UNPINNED, note, show
 from cpbcg_ref.errors import CpbcgError
 
-EXTRAS = {"numpy": "sweep", "torch": "torch"}
-
 
 def sizes(ctx: click.Context, param: click.Parameter, text: str) -> tuple[int, ...]:
     """Such as 2,4: each once, in the order given."""

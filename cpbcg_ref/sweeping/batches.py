@@ -1,6 +1,6 @@
 """Every batch of a part put to an engine: required rows, rows per rank, and the bucket that is then chosen.
 
-What is right comes from ownership.py and from looking at every bucket; no answer of the engine is taken for granted.
+What is right comes from ownership.py and, for a bucket, from the registry's checkers, which look at every one.
 """
 
 import time
@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from cpbcg_ref import cases
-from cpbcg_ref.asking import answered, each_rank
+from cpbcg_ref.asking import answered, ask_select, each_rank
 from cpbcg_ref.checking.size import as_python
 from cpbcg_ref.engines.contract import Contract, missing
-from cpbcg_ref.oracles.buckets import fitting
+from cpbcg_ref.invariants import REGISTRY
 from cpbcg_ref.sweeping.ownership import loads, required
 from cpbcg_ref.sweeping.scope import Batches, lengths
 
 Found = tuple[str, str, Any]  # id, sentence, case
-RULE = {"max_padding_factor": 2, "min_replay_bucket": 0}
+RULES = [(one.id, part.check) for one in REGISTRY.values() for part in one.parts if part.family == "select"]
 
 
 def sweep(engine: Any, part: Batches) -> dict[str, Any]:
@@ -62,9 +62,11 @@ def judged(engine: Any, part: Batches, asked: Any) -> Iterator[Found]:
         told = [each_rank(engine, part.cp_size, engine.required_local_tokens, list(b), **group) for b in batches]
         yield from wrong_rows(told, due, batches, group)
         if not missing(engine, "selection"):
-            yield from wrong_buckets(engine, part, [rows[0] for rows in told], due, batches)
+            yield from wrong_buckets(engine, part, [rows[0] for rows in told], batches)
     if not missing(engine, "rows"):
         yield from wrong_shares(engine, owned, batches, group)
+    if not missing(engine, "replay") and part.strategy in contract.graph_strategies:
+        yield from overflows(engine, part, due, batches)
 
 
 def wrong_rows(told: list[Any], due: list[int], batches: list[Any], group: dict[str, Any]) -> Iterator[Found]:
@@ -84,38 +86,36 @@ def wrong_shares(engine: Any, owned: Any, batches: list[Any], group: dict[str, A
     return None
 
 
-def wrong_buckets(engine: Any, part: Batches, told: list[Any], due: list[int], batches: list[Any]) -> Iterator[Found]:
+def wrong_buckets(engine: Any, part: Batches, told: list[Any], batches: list[Any]) -> Iterator[Found]:
     """The selector sees tokens and rows alone, so each pair of them is asked once."""
     table = captured(part, max(map(sum, batches)), engine.contract)
-    pairs: dict[tuple[int, Any], tuple[int, Any]] = {}
-    for rows, right, batch in zip(told, due, batches, strict=True):
-        if isinstance(rows, int):
-            pairs.setdefault((sum(batch), rows), (right, batch))
-    for (tokens, rows), (right, batch) in pairs.items():
+    pairs = {(sum(batch), rows): None for rows, batch in zip(told, batches, strict=True) if isinstance(rows, int)}
+    for tokens, rows in pairs:
         case = cases.SelectCase(
             num_tokens=tokens,
             required_local_tokens=rows,
             capture_num_tokens=tuple(table),
             bucket_local_tokens=tuple(table.items()),
         )
-        asked = vars(case) | {"capture_num_tokens": list(table), "bucket_local_tokens": dict(table)}
-        bucket = answered(engine, engine.select_replay_bucket, **asked)
-        yield from bucket_rules(case, bucket)
+        seen = ask_select(engine, case)
+        yield from ((name, said, case) for name, check in RULES if (said := check(case, seen, engine.contract)))
+
+
+def overflows(engine: Any, part: Batches, due: list[int], batches: list[Any]) -> Iterator[Found]:
+    """The bucket that a server would replay a batch in, against the rows that the batch really needs."""
+    ladder = tuple(captured(part, max(map(sum, batches)), engine.contract))
+    server = cases.Server(
+        cp_size=part.cp_size, strategy=part.strategy, capture_num_tokens=ladder, context_length=ladder[-1]
+    )
+    started = engine.start(server)
+    table = dict(started.captured(0).bucket_local_tokens)
+    for right, batch in zip(due, batches, strict=True):
+        bucket = answered(engine, started.select, whole(batch), 0)
         if isinstance(bucket, int) and table.get(bucket, right) < right:
             sentence = f"{list(batch)} needs {right} rows, its bucket {bucket} has {table[bucket]}"
-            yield "capacity.no-overflow", sentence, replayed(part, batch, tuple(table))
-
-
-def bucket_rules(case: cases.SelectCase, bucket: Any) -> Iterator[Found]:
-    """The smallest of the buckets that can run it, none only if there is none: every bucket is looked at."""
-    able = fitting(case)
-    asked = f"{case.num_tokens} tokens, {case.required_local_tokens} rows, ladder {list(case.capture_num_tokens)}"
-    if bucket is None and able:
-        yield "select.complete", f"{asked}: none chosen, {able[0]} can run it", case
-    elif bucket is not None and bucket not in able:
-        yield "select.fits-rows", f"{asked}: chosen is {bucket}, which cannot run it", case
-    elif bucket is not None and bucket != able[0]:
-        yield "select.minimal", f"{asked}: chosen is {bucket}, {able[0]} can run it too", case
+            case = cases.ReplayCase(server=server, batches=(whole(batch),))
+            return (yield "capacity.no-overflow", sentence, case)
+    return None
 
 
 def captured(part: Batches, tokens: int, contract: Contract) -> dict[int, int]:
@@ -133,13 +133,6 @@ def whole(batch: tuple[int, ...]) -> cases.Batch:
 
 def layout(batch: tuple[int, ...], group: dict[str, Any]) -> cases.LayoutCase:
     return cases.LayoutCase(batch=whole(batch), **group)
-
-
-def replayed(part: Batches, batch: tuple[int, ...], ladder: tuple[int, ...]) -> cases.ReplayCase:
-    server = cases.Server(
-        cp_size=part.cp_size, strategy=part.strategy, capture_num_tokens=ladder, context_length=ladder[-1]
-    )
-    return cases.ReplayCase(server=server, batches=(whole(batch),))
 
 
 def shown(rows: tuple[Any, ...]) -> str:

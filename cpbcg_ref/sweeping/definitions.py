@@ -4,7 +4,7 @@ The checkers of the registry judge whole traces. These look at one pass and at w
 with them, and have to say the same.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from cpbcg_ref.answers import Verdict
@@ -117,5 +117,6 @@ DEFINITIONS: dict[str, Callable[[Turn], bool]] = {
 }
 
 
-def broken(turn: Turn) -> Sequence[str]:
-    return [name for name, holds_not in DEFINITIONS.items() if holds_not(turn)]
+def broken(turn: Turn, names: Collection[str]) -> list[str]:
+    """Which of these ids the pass breaks."""
+    return [name for name, holds_not in DEFINITIONS.items() if name in names and holds_not(turn)]

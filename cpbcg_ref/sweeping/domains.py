@@ -44,7 +44,7 @@ def domains(ranks: int) -> dict[str, Domain]:
     marked = [replace(one, token_usage=usage) for usage in (LOW, EQUAL) for one in reports([(4, 1, 1), (0, 1, 1)])]
     both = reports([(4, 1, 0), (3, 1, 0), (3, 1, 2)])
     every = [*both[:3], replace(both[2], token_usage=LOW), both[3]]
-    alone = reports([(3, 1, 1), (2, 1, 2), (2, 1, 1), (0, 1, 1)])  # of 3 slots: as many as rounding up leaves a replica
+    alone = reports([(3, 1, 1), (2, 1, 2), (2, 1, 1), (2, 1, 3)])  # of 3 slots: as many as rounding up leaves a replica
     capped = {"queue_min_ratio": 1.0, "prefill_max_requests": 4}
     ratio, mark = {"queue_min_ratio": 0.75}, {"token_usage_low_watermark": EQUAL}
     return slots | {

@@ -1,7 +1,8 @@
 """Every state that the negotiation can reach in a domain, breadth first: the first trace to a violation is a shortest.
 
 An engine is started anew for each trace and its passes run from the first on: nothing is assumed of how it keeps its
-state. States are told apart by what monitors.py says.
+state. States are told apart by what monitors.py says, and by whether the ranks' clocks ever stood apart: as in a check,
+only the ids on skewed passes (delay.agree) are judged where they did.
 """
 
 import time
@@ -42,6 +43,10 @@ class Node:
     answers: tuple[Any, ...] = ()
     past: tuple[Past, ...]
 
+    @property
+    def skewed(self) -> bool:
+        return any(len({report.now_ms for report in reports}) > 1 for reports in self.passes)
+
 
 @dataclass(kw_only=True)
 class Walk:
@@ -66,7 +71,7 @@ class Walk:
             below = []
             for node in level:
                 reached = [self.step(node, reports) for reports in self.domain.passes]
-                self.judge_pairs(node, [one.passes[-1] for one in reached], [one.answers[-1] for one in reached])
+                self.judge_pairs(node, [one for one in reached if not one.skewed])
                 for one in reached:
                     key = None if raised(one.answers[-1]) else self.state_of(one)
                     if key is not None and key not in seen:
@@ -80,7 +85,7 @@ class Walk:
 
     def state_of(self, node: Node) -> Any:
         verdicts = node.answers[-1] if node.answers else (FRESH,) * self.domain.ranks
-        return state(verdicts, node.past, clocks(node), limit=self.config.max_delay_ms)
+        return node.skewed, state(verdicts, node.past, clocks(node), limit=self.config.max_delay_ms)
 
     def step(self, node: Node, reports: Pass) -> Node:
         """One transition: the trace so far and one pass more, on a fresh engine."""
@@ -100,18 +105,20 @@ class Walk:
 
     def judge(self, node: Node, reached: Node) -> None:
         case, seen = PassesCase(config=self.config, passes=reached.passes), PassesSeen(passes=reached.answers)
-        self.check(self.traces, case, seen)
+        family = "skewed-passes" if reached.skewed else None
+        self.check(self.traces, case, seen, family)
         if raised(reached.answers[-1]):
             return
         before = node.answers[-1] if node.answers else (FRESH,) * self.domain.ranks
         told = {"reports": reached.passes[-1], "verdicts": reached.answers[-1], "before": before}
         turn = Turn(config=self.config, past=node.past, now=reached.past, **told)
-        for name in broken(turn):
-            if name not in self.found:  # unless a checker misses it, this is known already
+        for name in broken(turn, list(asked(self.traces, family))):
+            if name not in self.found:  # a checker that misses it is wrong, or the definition is: both are to be seen
                 self.note(name, f"pass {len(reached.passes)} breaks it by definition", case, seen)
 
-    def judge_pairs(self, node: Node, passes: Sequence[Pass], answers: Sequence[Any]) -> None:
+    def judge_pairs(self, node: Node, reached: Sequence[Node]) -> None:
         """Two passes from one state that differ in one field of one rank."""
+        passes, answers = ([getattr(one, name)[-1] for one in reached] for name in ("passes", "answers"))
         for one, other in self.pairs_of(passes):
             told = {"history": node.answers, "last": answers[one], "other_last": answers[other]}
             case = LastPassCase(config=self.config, history=node.passes, last=passes[one], other_last=passes[other])
@@ -127,8 +134,8 @@ class Walk:
                     alike.setdefault((*reports[:rank], rest, *reports[rank + 1 :]), []).append(index)
                 yield from (pair for same in alike.values() for pair in combinations(same, 2))
 
-    def check(self, asked: Checks, case: Any, seen: Any) -> None:
-        for name, parts in asked.items():
+    def check(self, checks: Checks, case: Any, seen: Any, family: str | None = None) -> None:
+        for name, parts in asked(checks, family).items():
             for part in parts if name not in self.found else ():
                 if sentence := part.check(case, seen, self.contract):
                     self.note(name, sentence, case, seen)
@@ -137,6 +144,14 @@ class Walk:
         told = {"message": sentence, "case": as_python(case), "picture": picture(case, seen, self.contract)}
         passes = len(case.passes) if isinstance(case, PassesCase) else len(case.history) + 1
         self.found.setdefault(name, told | {"size": passes})
+
+
+def asked(checks: Checks, family: str | None) -> Checks:
+    """Those of this family of cases; all without one."""
+    if family is None:
+        return checks
+    own = {name: [part for part in parts if part.family == family] for name, parts in checks.items()}
+    return {name: parts for name, parts in own.items() if parts}
 
 
 def clocks(node: Node) -> tuple[float, ...]:
