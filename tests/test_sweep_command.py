@@ -48,10 +48,10 @@ def test_a_sweep_that_finds_nothing_says_how_much_it_was(run):
 def test_a_violation_is_shown_with_its_shortest_trace_and_exit_code_1(run):
     code, out, _ = run("fault:unbounded-all", "--what", "negotiation", "--ranks", "1", "--depth", "3")
     assert code == 1
-    assert "FAIL delay.bounded-passes: pass 3: rank 0 was prefillable in 2 consecutive passes" in out
-    assert "shortest trace in its domain (slots, bound 2): 3 passes" in out
-    assert "    3     0     True" in out
-    assert "PassesCase(config=DelayerConfig(dp_size=2, max_delay_passes=2" in out
+    assert "FAIL delay.bounded-passes: pass 2: rank 0 was prefillable in 1 consecutive passes (bound 0)" in out
+    assert "no trace of these domains that breaks it is shorter: 2 passes (slots, bound 0)" in out
+    assert "    2     0     True" in out
+    assert "PassesCase(config=DelayerConfig(dp_size=1, max_delay_passes=0" in out
     assert " no " in out  # more states are left than three passes reach
 
 

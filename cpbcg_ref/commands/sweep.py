@@ -39,7 +39,7 @@ def sweep(what: str, length: int | None, json_file: str | None, **options: Any) 
     cpbcg sweep --what batches --cp-size 8,16 --requests 4 --resume sweep.jsonl
 
     Batches are compared with what is right by definition: who owns which token, which buckets there are. States are
-    visited breadth first, so the trace that is shown for a violation is a shortest one of its domain.
+    visited breadth first, so no trace is shorter than the one that is shown for a violation.
 
     Parts that are done are kept in a journal, in the user's state folder until all are done or in FILE. The same
     command goes on from there. A journal of another target, scope or code is refused.

@@ -142,7 +142,9 @@ def show_violation(one: Mapping[str, Any], printer: Printer) -> None:
     )
     if "picture" in one:
         passes = f"{one['size']} pass{'es' * (one['size'] != 1)}"
-        printer.say(f"  shortest trace in its domain ({one['part'].split(',')[0]}): {passes}\n")
+        printer.say(
+            f"  no trace of these domains that breaks it is shorter: {passes} ({one['part'].rsplit(', ', 2)[0]})\n"
+        )
         printer.say(textwrap.indent(one["picture"], "    "))
     printer.say()
     printer.wrapped(one["case"], indent="    ")

@@ -21,6 +21,7 @@ from cpbcg_ref.checking.saved import state_folder
 from cpbcg_ref.errors import InvalidInput
 from cpbcg_ref.sweeping.scope import Scope
 
+ROOMS = ("engines", "faults", "invariants", "oracles", "sweeping")
 ADVICE = "delete the file, or name another with --resume, to sweep from the start"
 
 
@@ -31,10 +32,15 @@ def key_of(target: str, engine: Any, scope: Scope) -> dict[str, Any]:
 
 
 def code_of(engine: Any) -> str:
-    """A checksum of the Python that is executed: the engine's roots, its adapter, this package."""
-    adapter = inspect.getsourcefile(type(engine)) or ""
-    roots = [Path(cpbcg_ref.__file__).parent, *map(Path, getattr(engine, "roots", ())), Path(adapter)]
-    return checksum(sorted({file for root in roots for file in (root.rglob("*.py") if root.is_dir() else [root])}))
+    """A checksum of the Python that decides: the engine's roots, its adapter, and of this package what asks and judges.
+
+    Reports and commands may change meanwhile.
+    """
+    package, adapter = Path(cpbcg_ref.__file__).parent, inspect.getsourcefile(type(engine))
+    roots = [*(package / room for room in ROOMS), *map(Path, getattr(engine, "roots", ()))]
+    roots += [Path(adapter)] if adapter else []
+    files = {file for root in roots for file in (root.rglob("*.py") if root.is_dir() else [root])}
+    return checksum(sorted(files | set(package.glob("*.py"))))
 
 
 def checksum(files: Iterable[Path]) -> str:

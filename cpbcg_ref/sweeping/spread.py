@@ -38,7 +38,7 @@ def on_cluster(target: str, parts: Sequence[Part], address: str) -> Generator[En
     with client:
         sent = {client.submit(answer, target, part, pure=False): part for part in parts}
         try:
-            for future in dask.as_completed(list(sent)):
+            for future in dask.as_completed(list(sent), loop=client.loop):
                 failed = future.exception()
                 told = f"{type(failed).__name__}: {failed}" if failed else ""
                 yield Ended(sent[future], None if failed else future.result(), told)
