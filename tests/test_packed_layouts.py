@@ -6,6 +6,7 @@ import pytest
 from toys import judged
 
 from cpbcg_ref.cases import BadLayoutCase, Batch, LayoutCase
+from cpbcg_ref.checking.smoke import smoke
 from cpbcg_ref.engines.megatron import Megatron
 from cpbcg_ref.engines.transformer_engine import TransformerEngine
 from cpbcg_ref.engines.verl import ThdEngine, Verl
@@ -75,6 +76,13 @@ def test_verl_once_neither_numbered_a_nested_tensor_nor_padded_it_to_a_bucket(re
     assert engine.gather(batch(5, 3), PADDED, **GROUP) == [list(range(1, 9))] * 2
     assert engine.unavailable["positions"] == "this release does not number what it packs"
     assert not engine.contract.padding_factor
+
+
+def test_an_adapter_whose_engine_gathers_into_floats_is_not_broken(release_folder):
+    lines = smoke(ThdEngine(release_folder("0.7.0", "verl"), "0.7.0"))
+    assert {line.asked: line.state for line in lines if line.state != "not offered"} == dict.fromkeys(
+        ("attributes", "contract", "layout", "gather"), "ok"
+    )
 
 
 def copied(release_folder, tmp_path, which, old="", new=""):

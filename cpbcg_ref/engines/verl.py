@@ -1,6 +1,7 @@
 """verl packs sequences for Megatron in two ways, asked as every virtual rank of a CP group: `*_packed_seqs` takes a
 rectangle and a mask, `*_thd_engine` takes a nested tensor."""
 
+import logging
 from dataclasses import replace
 from inspect import signature
 from itertools import accumulate
@@ -99,6 +100,7 @@ class ThdEngine:
         self.contract = replace(PACKS, padding_factor=chooses)
         numbers = {} if kind == "thd_engine" else {"positions": "this release does not number what it packs"}
         self.unavailable = NOT_THERE | numbers
+        logging.getLogger("torch.fx._symbolic_trace").setLevel("ERROR")  # it would warn of torch itself
 
     def shard(self, batch: Batch, payload: list[int], **group: Any) -> list[list[int]]:
         return [rows[0].tolist() for rows, *_ in self._packed(batch, payload, **group)]
@@ -108,10 +110,11 @@ class ThdEngine:
         return [numbers[0].tolist() for *_, numbers in self._packed(batch, positions, **group)]
 
     def gather(self, batch: Batch, rows: list[list[int]], **group: Any) -> list[list[int]]:
+        """The first releases gather into floats, whatever they are handed."""
         given = nested(batch, [0] * batch.num_tokens)
         params = [params for _, params, *_ in self._packed(batch, [0] * batch.num_tokens, **group)]
         return [
-            self.unpack(own, params[rank], given, len(batch.lengths)).values().tolist()
+            self.unpack(own, params[rank], given, len(batch.lengths)).values().long().tolist()
             for rank, own in self.group.handing_in([ints(local).view(1, -1) for local in rows])
         ]
 
