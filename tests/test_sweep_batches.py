@@ -10,6 +10,7 @@ from cpbcg_ref.checking.single import violation
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.engines.reference import Reference
 from cpbcg_ref.engines.targets import resolve
+from cpbcg_ref.errors import InvalidInput
 from cpbcg_ref.oracles.tokens import live_rows
 from cpbcg_ref.sweeping import batches, ownership
 from cpbcg_ref.sweeping.scope import Batches, Scope, representatives
@@ -178,3 +179,11 @@ def test_large_scopes_are_cut_into_parts_that_fit_and_together_are_whole():
     assert len(longest) == 16**2
     assert len(batches.array(longest[-1], Contract())) == 16**4
     assert len({part.name for part in parts}) == len(parts)
+    periodic = [part for part in parts if part.requests == 6 and part.kind == "remainders"]
+    assert sum(len(batches.array(part, Contract())) for part in periodic) == representatives(8, 6)
+    assert max(len(batches.array(part, Contract())) for part in periodic) <= 65_536
+
+
+def test_a_scope_beyond_all_machines_is_refused_with_its_size():
+    with pytest.raises(InvalidInput, match="requests is 2: cp_size 1024 has 2,148,532,224 such batches; ask for fewer"):
+        list(parts_of(Scope(cp_sizes=(1024,), requests=4), Contract(strategies=("zigzag",))))

@@ -43,9 +43,9 @@ def array(part: Batches, contract: Contract) -> Any:
 
 def every_remainder(part: Batches) -> Any:
     """Remainders over one round of blocks, so that each batch is active; the first request has the further rounds."""
-    period, (first,) = 2 * part.cp_size, part.begin
-    rest = combinations_with_replacement(range(first, period), part.requests - 1)
-    base = np.array([(first, *more) for more in rest], dtype=np.int64) + period
+    period, left = 2 * part.cp_size, part.requests - len(part.begin)
+    rest = combinations_with_replacement(range(max(part.begin, default=0), period), left)
+    base = np.array([(*part.begin, *more) for more in rest], dtype=np.int64) + period
     rounds = np.repeat(np.arange(part.cp_size) * period, len(base))
     every = np.tile(base, (part.cp_size, 1))
     every[:, 0] += rounds

@@ -1,15 +1,17 @@
 """What a sweep looks at, cut into parts that are asked one by one: plain values, which travel and are resumed."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations_with_replacement, product
 from math import comb
 from typing import Any
 
 from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.errors import refuse
 from cpbcg_ref.oracles.tokens import shardable
 
 MOST = 65_536  # batches of a part
+TOO_MANY = 10**9  # weeks, at some thousand a second
 WHAT = ("batches", "negotiation")
 
 
@@ -72,18 +74,30 @@ Part = Batches | Search
 
 
 def batches(scope: Scope, contract: Contract) -> Iterator[Batches]:
-    """The parts of the batches, those of few requests first."""
+    """The parts of the batches, those of few requests first. Raises InvalidInput for a scope beyond all machines."""
     most = min(scope.requests, contract.max_requests or scope.requests)
     for count, cp_size, strategy in product(range(1, most + 1), scope.cp_sizes, contract.strategies):
         length = scope.length or (4 if strategy == "zigzag" else 2) * cp_size - 1
         shape: dict[str, Any] = {"strategy": strategy, "cp_size": cp_size, "requests": count}
         values = lengths(length, cp_size, strategy, contract)
-        fixed = next((n for n in range(count) if len(values) ** (count - n) <= MOST), count - 1)
-        for begin in product(values, repeat=fixed):
+        known = begins([len(values) ** left for left in range(count, 0, -1)], shape)
+        for begin in product(values, repeat=known):
             yield Batches(kind="lengths", length=length, begin=begin, **shape)
         if strategy == "zigzag" and not contract.divides:
-            for first in range(2 * cp_size):
-                yield Batches(kind="remainders", length=0, begin=(first,), **shape)
+            known = begins([representatives(cp_size, left) for left in range(count, 0, -1)], shape)
+            for begin in combinations_with_replacement(range(2 * cp_size), known):
+                yield Batches(kind="remainders", length=0, begin=begin, **shape)
+
+
+def begins(left: Sequence[int], shape: dict[str, Any]) -> int:
+    """Of how many requests a part says what they are, so that it has no more than `MOST` batches.
+
+    left: batches that are left once those of none, one, two and so on are said; all of them first.
+    """
+    if left[0] > TOO_MANY:
+        group = f"cp_size {shape['cp_size']}"
+        refuse("requests", shape["requests"], f"{group} has {left[0]:,} such batches; ask for fewer requests or tokens")
+    return next((known for known, batches in enumerate(left) if batches <= MOST), len(left))
 
 
 def lengths(longest: int, cp_size: int, strategy: str, contract: Contract) -> list[int]:
