@@ -81,7 +81,7 @@ def faster(benchmark, pytestconfig):
         benchmark.extra_info["ratio"] = round(ratio, 2)
         benchmark.pedantic(ours, rounds=5)
         text = f"{ratio:.3g} times, {1e6 * pair.fast / unit:.3g} µs each"
-        row = Row(name, text, f"{least} times", ratio, least)
+        row = Row(name, text, f"{least} times" if least > 1 else "never slower", ratio, least)
         pytestconfig.stash[ROWS].append(row)
         if pytestconfig.getoption("--store", False):
             assert ratio >= least, f"{name}: {ratio:.1f} times, promised are {least}"

@@ -7,15 +7,16 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 
 ROOT = Path(__file__).parents[1]
 RATIOS, PAGE = ROOT / "benchmarks" / "ratios.json", ROOT / "docs" / "benchmarks.md"
-COMMAND = "pytest benchmarks/"
+COMMAND, WIDTH = "pytest benchmarks/", 120
 
 TEXT = """# Benchmarks
 
-`{command}` measures what stands here, about two minutes on one core; `{command} --store` writes this page and
-`benchmarks/ratios.json`. Measured on {day}, on {machine}.
+`{command}` measures what stands here, in half a minute of one core; `{command} --store` writes this page
+and `benchmarks/ratios.json`. Measured on {day}, on {machine}.
 
 A ratio is the median over {pairs} pairs of calls, one of each side in turn, in CPU time: a busy machine slows both.
 "SGLang" is the code of release 0.5.23 as published, asked on Python lists in the adapter's loaded modules. Nothing is
@@ -60,4 +61,6 @@ def store(rows: Iterable[Row], notes: Iterable[str], *, pairs: int) -> None:
     RATIOS.write_text(json.dumps(kept, indent=2) + "\n")
     lines = [f"| {row.name} | {row.figure} | {row.promised} |" for row in rows]
     told = {"command": COMMAND, "day": time.strftime("%Y-%m-%d"), "machine": machine(), "pairs": pairs}
-    PAGE.write_text(TEXT.format(rows="\n".join(lines), notes="\n\n".join(notes) + "\n", **told))
+    PAGE.write_text(
+        TEXT.format(rows="\n".join(lines), notes="\n\n".join(fill(note, WIDTH) for note in notes) + "\n", **told)
+    )

@@ -45,11 +45,12 @@ def test_the_rows_of_a_batch(faster, their_rows, requests, cp_size):
     ("cp_size", "requests", "strategy"),
     [
         *[(2, 1, "zigzag"), (4, 1, "zigzag"), (16, 1, "zigzag"), (2, 256, "zigzag")],
-        *[(8, 1, "interleave"), (8, 256, "interleave")],
+        *[(8, 1, "interleave"), (8, 256, "interleave"), (64, 1, "zigzag"), (64, 1, "interleave")],
     ],
 )
 def test_the_rows_of_a_batch_never_take_longer(faster, their_rows, cp_size, requests, strategy):
-    name = f"`required_local_tokens`, {requests} requests, cp {cp_size}, {strategy}, over SGLang"
+    many = "1 request" if requests == 1 else f"{requests} requests"
+    name = f"`required_local_tokens`, {many}, cp {cp_size}, {strategy}, over SGLang"
     compared(faster, their_rows(cp_size, strategy), requests, cp_size=cp_size, strategy=strategy, least=1, name=name)
 
 
