@@ -40,7 +40,7 @@ def test_a_sweep_that_finds_nothing_says_how_much_it_was(run):
         line.split()[:11] for line in out.splitlines()
     ]
     assert "reference 0.1.0: 0 MUST violated, 54 batches" in out
-    assert out.splitlines()[-1].startswith("12 of 12 parts in ")
+    assert out.splitlines()[-1].startswith("6 of 6 parts in ")
     assert "layouts a second of processor time" in out
     assert "exit code 0" in out
 
@@ -76,12 +76,12 @@ def test_a_file_that_is_named_is_kept_and_gone_on_from(run, tmp_path):
     journal = tmp_path / "sweep.jsonl"
     assert run(*SMALL, "--resume", str(journal))[0] == 0
     whole = journal.read_text().splitlines(keepends=True)
-    journal.write_text("".join(whole[:6]))
+    journal.write_text("".join(whole[:4]))
     code, out, err = run(*SMALL, "--resume", str(journal))
-    assert (code, err) == (0, f"5 of 12 parts were done before ({journal})\n")
+    assert (code, err) == (0, f"3 of 6 parts were done before ({journal})\n")
     assert "54 batches" in out
-    assert sorted(journal.read_text().splitlines(keepends=True)[6:]) != []
-    assert run(*SMALL, "--resume", str(journal))[2].startswith("12 of 12 parts were done before")
+    assert sorted(journal.read_text().splitlines(keepends=True)[4:]) != []
+    assert run(*SMALL, "--resume", str(journal))[2].startswith("6 of 6 parts were done before")
 
 
 def test_a_violation_found_before_an_interruption_still_counts(run, tmp_path):
@@ -114,14 +114,14 @@ def test_ctrl_c_leaves_what_was_done_and_the_same_command_goes_on(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert "of 50 parts in" in out
+    assert "of 22 parts in" in out
     assert "exit code 130" in out
     (journal,) = tmp_path.rglob("*.jsonl")
     assert f"interrupted: the same command goes on from {journal}" in err
     done = lines(tmp_path) - 1
-    assert 2 <= done < 50
+    assert 2 <= done < 22
     again = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert (again.returncode, again.stderr) == (0, f"{done} of 50 parts were done before ({journal})\n")
+    assert (again.returncode, again.stderr) == (0, f"{done} of 22 parts were done before ({journal})\n")
     assert not journal.exists()
 
 

@@ -10,7 +10,7 @@ from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.errors import refuse
 from cpbcg_ref.oracles.tokens import shardable
 
-MOST = 65_536  # batches of a part
+MOST = 8_192  # batches of a part
 TOO_MANY = 10**9  # weeks, at some thousand a second
 WHAT = ("batches", "negotiation")
 
