@@ -10,12 +10,19 @@ from typing import Any
 from cpbcg_ref.cases import Batch
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.engines.hermetic import Hermetic
+from cpbcg_ref.engines.lacking import GRAPHS_FOR_STEPS, NO_COUNTS, NO_DELAYER
 from cpbcg_ref.engines.megatron_dispatch import DISPATCHERS, MegatronDispatch
 from cpbcg_ref.engines.process_group import Group
 from cpbcg_ref.engines.supplied import ints
 
 UTILS = "megatron.core.utils"
 REAL = (UTILS, "megatron.core.package_info")
+LACKS = {
+    "gate": "it slices every batch",
+    "gather": "it has no function that puts slices together again",
+    "keys": "compiled attention decides which keys a row sees",
+}
+LACKS |= NO_DELAYER | GRAPHS_FOR_STEPS | NO_COUNTS
 
 
 class Megatron:
@@ -25,11 +32,7 @@ class Megatron:
     """
 
     name = "megatron-core"
-    unavailable = {  # noqa: RUF012
-        "gate": "it slices every batch",
-        "gather": "it has no function that puts slices together again",
-        "keys": "compiled attention decides which keys a row sees",
-    }
+    unavailable = LACKS
     contract = Contract(
         divides=2, max_requests=1, cached_prefixes=False, negative_lengths=False, dispatchers=DISPATCHERS
     )

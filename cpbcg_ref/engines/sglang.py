@@ -19,6 +19,11 @@ ROUNDS = "get_prefill_num_tokens_to_capture"  # where it is there, buckets are r
 LAYOUT = ("layout", "gate", "rows", "positions", "gather", "keys")
 NO_GRAPHS = "this release has no CUDA graphs for context-parallel prefill (layers/cp/bcg)"
 NO_SELECTOR = "this release has no PrefillCPBCGInput.{}: it picks a bucket by its number of tokens alone"
+NEVER = {
+    "lengths": "its batches have a length per request, no cumulative ones",
+    "votes": "a rank votes while its scheduler makes up a batch, which is not run here",
+    "dispatch": "it chooses a bucket for a batch of prefills, not a graph for a step",
+}
 NO_DATA = "the body of the model is a stub here: python -m gpu_conformance replays data in its buckets"
 
 
@@ -53,7 +58,7 @@ class SGLang:
         return Contract(strategies=strategies, graph_strategies=graphs, ladder=ladder)
 
     def _unavailable(self) -> dict[str, str]:
-        reasons = {"data": NO_DATA}
+        reasons = NEVER | {"data": NO_DATA}
         delayers = partial(self.start_delayers, DelayerConfig(dp_size=1, max_delay_passes=1, max_running_requests=1))
         for capability, start in (("negotiation", delayers), ("attempts", self.start_attempts)):
             try:

@@ -11,9 +11,11 @@ from unittest.mock import patch
 
 from cpbcg_ref.cases import Batch
 from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.engines.lacking import NO_COUNTS, NO_DELAYER, NO_GRAPHS
 
 PARALLEL = "torch.distributed.tensor.experimental._context_parallel"
-NO_GRAPHS = "context parallelism of torch shards eager batches: no graph captures its rows"
+LACKS = {"gate": "it shards every batch", "keys": "the mask is that of ring attention, which runs on GPUs alone"}
+LACKS |= NO_DELAYER | NO_GRAPHS | NO_COUNTS
 
 
 class HeadTail:
@@ -24,7 +26,7 @@ class HeadTail:
 
     name, kind = "torch", "_HeadTailLoadBalancer"
     contract = Contract(graph_strategies=(), divides=2, max_requests=1, cached_prefixes=False)
-    unavailable = {"captured-rows": NO_GRAPHS}  # noqa: RUF012
+    unavailable = LACKS
 
     def __init__(self, package_root: Path, version: str) -> None:
         import torch

@@ -11,6 +11,7 @@ from typing import Any
 from cpbcg_ref.cases import Batch
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.engines.hermetic import Hermetic
+from cpbcg_ref.engines.lacking import NO_DELAYER, NO_GRAPHS
 from cpbcg_ref.engines.process_group import Group
 from cpbcg_ref.engines.supplied import ints
 
@@ -19,6 +20,12 @@ CONSTANTS = "transformer_engine.pytorch.constants"
 FUNCTIONS = ("pad_thd_sequences_for_cp", "generate_positional_ids_for_cp", "get_batch_on_this_cp_rank")
 # Its module wants the numbers of the compiled extension. Members are only compared for identity.
 Balancing = Enum("Balancing", "DUAL_CHUNK_SWAP NO_LOAD_BALANCE")
+LACKS = {
+    "gate": "it slices every batch",
+    "gather": "putting the slices of packed sequences together again is compiled code",
+    "keys": "compiled attention decides which keys a row sees",
+}
+LACKS |= NO_DELAYER | NO_GRAPHS
 
 
 class TransformerEngine:
@@ -28,11 +35,7 @@ class TransformerEngine:
     """
 
     name = "transformer-engine"
-    unavailable = {  # noqa: RUF012
-        "gate": "it slices every batch",
-        "gather": "putting the slices of packed sequences together again is compiled code",
-        "keys": "compiled attention decides which keys a row sees",
-    }
+    unavailable = LACKS
     contract = Contract(blocks="ceil", min_length=0, cached_prefixes=False, negative_lengths=False, padding_factor=True)
 
     def __init__(self, package_root: Path, version: str) -> None:

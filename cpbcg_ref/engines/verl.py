@@ -12,17 +12,13 @@ from typing import Any
 from cpbcg_ref.cases import Batch
 from cpbcg_ref.engines.contract import Contract
 from cpbcg_ref.engines.hermetic import Hermetic
+from cpbcg_ref.engines.lacking import NO_COUNTS, NO_DELAYER, NO_GRAPHS
 from cpbcg_ref.engines.process_group import Group
 from cpbcg_ref.engines.supplied import Bag, always, ints
 
 UTIL = "verl.models.mcore.util"
-
-
-NOT_THERE = {
-    "gate": "it packs every batch",
-    "keys": "compiled attention decides which keys a row sees",
-    "captured-rows": "it packs for training: there are no captured graphs",
-}
+NOT_THERE = {"gate": "it packs every batch", "keys": "compiled attention decides which keys a row sees"}
+NOT_THERE |= NO_DELAYER | NO_GRAPHS | NO_COUNTS
 PACKS = Contract(blocks="ceil", min_length=0, cached_prefixes=False, negative_lengths=False)
 
 

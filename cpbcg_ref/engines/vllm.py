@@ -6,6 +6,7 @@ What a release has is found by looking for its symbols; the version is only a na
 from pathlib import Path
 
 from cpbcg_ref.engines.contract import METHODS, Contract
+from cpbcg_ref.engines.lacking import GRAPHS_FOR_STEPS, NO_DELAYER
 from cpbcg_ref.engines.vllm_dispatch import DISPATCHERS, VLLMDispatch
 from cpbcg_ref.engines.vllm_layout import LACKS, VLLMLayout
 
@@ -32,4 +33,4 @@ class VLLM:
         layout = VLLMLayout(root)
         vars(self).update({METHODS[name]: getattr(layout, METHODS[name]) for name in LAYOUT})
         self.start_dispatcher = VLLMDispatch(root).start_dispatcher
-        self.unavailable = {"gate": ALWAYS} | ({} if layout.tells_positions else LACKS)
+        self.unavailable = NO_DELAYER | GRAPHS_FOR_STEPS | {"gate": ALWAYS} | ({} if layout.tells_positions else LACKS)
