@@ -1,12 +1,11 @@
 """`cpbcg smoke`, `engines`, `invariants`, `explain`: what there is, and one batch worked out."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from cpbcg_ref.commands.shared import JSON, UNPINNED, deliver, note, selected
+from cpbcg_ref.commands.shared import JSON, UNPINNED, deliver, integers, note, selected
 
 
 @click.command(short_help="Tell a broken adapter from a wrong engine.")
@@ -78,10 +77,3 @@ def explain(lengths: str, capture: str, json_file: str | None, **options: Any) -
         raise click.BadParameter("write BUCKET:ROWS,BUCKET:ROWS", param_hint="--capture")
     found = explain.explain(batch, captured=[(bucket, rows) for bucket, rows in pairs], **options)
     deliver(listings.show_explain, found, json_file)
-
-
-def integers(option: str, text: str, separator: str) -> list[int]:
-    words = text.split(separator)
-    if wrong := [word for word in words if not re.fullmatch(r"\s*-?\d+\s*", word)]:
-        raise click.BadParameter(f"{wrong[0].strip()!r} is not an integer", param_hint=option)
-    return list(map(int, words))

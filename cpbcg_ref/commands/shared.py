@@ -1,5 +1,6 @@
 """What several commands share: common options, ids by pattern, output for people or for programs."""
 
+import re
 import shlex
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -49,6 +50,13 @@ def selected(patterns: Iterable[str]) -> list[str]:
 
 def split(patterns: Iterable[str]) -> list[str]:
     return [name.strip() for pattern in patterns for name in pattern.split(",")]
+
+
+def integers(option: str, text: str, separator: str) -> list[int]:
+    words = text.split(separator)
+    if wrong := [word for word in words if not re.fullmatch(r"\s*-?\d+\s*", word)]:
+        raise click.BadParameter(f"{wrong[0].strip()!r} is not an integer", param_hint=option)
+    return list(map(int, words))
 
 
 def deliver(how: Callable[[Any, Any], None], what: Any, json_file: str | None) -> None:
