@@ -16,6 +16,7 @@ from cpbcg_ref.commands.check import check
 from cpbcg_ref.commands.diff import diff
 from cpbcg_ref.commands.faults import faults
 from cpbcg_ref.commands.fuzz import fuzz
+from cpbcg_ref.commands.ladder import ladder
 from cpbcg_ref.commands.matrix import matrix
 from cpbcg_ref.commands.prove import prove
 from cpbcg_ref.commands.replay import replay
@@ -73,7 +74,7 @@ def cli() -> None:
     """
 
 
-for command in (check, diff, matrix, prove, sweep, fuzz, replay, faults, smoke, engines, invariants, explain):
+for command in (check, diff, matrix, prove, ladder, sweep, fuzz, replay, faults, smoke, engines, invariants, explain):
     cli.add_command(command)
 
 if __name__ == "__main__":

@@ -53,6 +53,14 @@ def test_the_core_imports_the_standard_library_and_downwards_only(name):
             assert top in sys.stdlib_module_names, f"{name}.py imports {imported}"
 
 
+@pytest.mark.parametrize("path", sorted((PACKAGE / "ladder").glob("*.py")), ids=relative)
+def test_the_ladder_imports_the_standard_library_and_the_core(path):
+    allowed = {f"cpbcg_ref.{name}" for name in (*CORE, "ladder")}
+    for imported, _ in imports(path):
+        at_home = ".".join(imported.split(".")[:2]) in allowed
+        assert at_home or imported.split(".")[0] in sys.stdlib_module_names, f"{relative(path)} imports {imported}"
+
+
 @pytest.mark.parametrize("path", MODULES, ids=relative)
 def test_oracles_and_invariants_never_import_the_core(path):
     if relative(path).startswith(("oracles/", "invariants/")):

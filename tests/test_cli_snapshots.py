@@ -240,6 +240,7 @@ Commands:
   faults      Does the suite catch engines that are wrong on purpose?
   fuzz        Search an engine until the time is up.
   invariants  Describe the invariants.
+  ladder      Which batches does a capture ladder run eager?
   matrix      Check many engines and releases side by side.
   prove       Prove theorems for lengths and queues of any size.
   replay      Ask saved failures again: FIXED or FAILED.
