@@ -25,6 +25,7 @@ SPACES = {  # domain: (states, transitions, passes of the longest trace) of the 
     "slots, bound 3": (120, 4_320, 7),
     "queue, bound 2": (82, 20_992, 6),
     "timers, bound 3": (352, 12_672, 7),
+    "timers, bound 4": (884, 14_144, 8),
     "cap": (82, 16_072, 6),
     "watermark": (41, 1_476, 6),
     "everything": (82, 8_200, 6),
@@ -45,7 +46,7 @@ def musts(found):
 @pytest.mark.parametrize("name", SPACES)
 def test_the_reference_breaks_no_must_in_any_state(name, request):
     if name not in QUICK and not request.config.getoption("--every-release"):
-        pytest.skip("20 s in all; --every-release runs it")
+        pytest.skip("25 s in all; --every-release runs it")
     told = swept(Reference(), name)
     assert (told["states"], told["transitions"], told["passes"]) == SPACES[name]
     assert told["complete"]
@@ -82,6 +83,7 @@ FOUND = [  # fault, domain, id, passes
     ("watermark-in-mixed-alone", "watermark", "delay.watermark", 2),
     ("free-pass-in-mixed", "slots, bound 2", "delay.skip-first", 1),
     ("timer-ignored", "timers, bound 3", "delay.bounded-time", 3),
+    ("timer-restarts", "timers, bound 4", "delay.bounded-time", 4),
     ("local-clock", "timers, bound 3", "delay.agree", 2),
     ("queue-reversed", "replicas", "delay.monotone", 2),
     ("history-cap", "cap", "delay.target-capacity", 2),

@@ -50,6 +50,7 @@ def domains(ranks: int) -> dict[str, Domain]:
     return slots | {
         "queue, bound 2": domain(ranks, 2, 8, timed(wait), **ratio),
         "timers, bound 3": domain(ranks, 3, 8, timed([*wait[:1], *wait[2:4]]), **ratio),
+        "timers, bound 4": domain(ranks, 4, 8, timed([wait[0], wait[2]]), **ratio),
         "cap": domain(ranks, 2, 6, timed(short), **capped),
         "watermark": domain(ranks, 2, 4, marked, **mark),
         "everything": domain(ranks, 2, 4, timed(every), **ratio, **mark),
