@@ -208,10 +208,11 @@ def failed(engine, seed=0, profile="dev"):
     return {id for id, one in results.items() if one.outcome == "fail"}, results
 
 
+@pytest.mark.parametrize("toy", [toys.Toy, toys.OfOneKind])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_right_dispatcher_passes_and_every_interesting_case_comes_up(seed, monkeypatch):
+def test_a_right_dispatcher_passes_and_every_interesting_case_comes_up(toy, seed, monkeypatch):
     monkeypatch.setattr(run, "ROUNDS", 1)
-    results = failed(toys.Toy(), seed, "ci")[1]
+    results = failed(toy(), seed, "ci")[1]
     assert {id: one.outcome for id, one in results.items()} == dict.fromkeys(IDS, "pass"), results
 
 

@@ -5,7 +5,9 @@ from toys_dispatch import Started, Toy
 
 from cpbcg_ref.answers import Graph
 from cpbcg_ref.checking.smoke import smoke
-from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.engines.contract import Contract, Dispatcher
+
+UNLIMITED = Contract(dispatchers={"one": Dispatcher(even=True, limits=False)})
 
 
 def told(**members):
@@ -49,6 +51,12 @@ def test_a_right_one_is_ok():
         (
             started(captured=lambda self: [Graph(num_tokens=4)]),
             "two: start_dispatcher(...).captured answers a graph of the mode '': the contract names FULL, PIECEWISE",
+        ),
+        (
+            {"contract": UNLIMITED},
+            "one: start_dispatcher(...).captured answers Graph(num_tokens=4, mode='', num_requests=4, num_decodes=4, "
+            "num_prefills=0, needs_prefill=False, tokens_per_request=None): declare Dispatcher(limits=True), it has "
+            "others than its tokens",
         ),
         (started(captured=lambda self: []), "two: start_dispatcher(...).captured answers no graph for 4 decodes"),
         (

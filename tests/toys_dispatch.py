@@ -80,6 +80,18 @@ class Started:
         return self.toy.choose(self.graphs, self.case, unwanted)
 
 
+class OfOneKind(Toy):
+    """Right too: every graph runs any step that has no more tokens."""
+
+    contract = Contract(dispatchers={"plain": Dispatcher(limits=False)})
+
+    def capture(self, case):
+        return [Graph(num_tokens=size) for size in case.capture_num_tokens]
+
+    def able(self, graph, step, size, case):
+        return graph.num_tokens >= size
+
+
 class OneTooSmall(Toy):
     """Compares with one token less than there are."""
 

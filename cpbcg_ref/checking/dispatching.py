@@ -40,6 +40,8 @@ def wrong_graphs(seen: DispatchSeen, how: Dispatcher) -> str | None:
             return f"{captured} answers {graph!r}: it must be a cpbcg_ref.answers.Graph"
         if graph.mode not in how.modes:
             return f"{captured} answers a graph of the mode {graph.mode!r}: the contract names {', '.join(how.modes)}"
+        if not how.limits and graph != Graph(num_tokens=graph.num_tokens, mode=graph.mode):
+            return f"{captured} answers {graph!r}: declare Dispatcher(limits=True), it has others than its tokens"
     return None if seen.captured else f"{captured} answers no graph for 4 decodes"
 
 

@@ -84,7 +84,8 @@ class Dispatcher:
 
     modes: kinds of graphs, what saves most first; "" where there is one kind. choosable: can a caller rule modes out.
     tokens_per_decode: what a decode can have. multiples: every bucket is a multiple of those. even: the engine makes
-    its own ladder, of as many buckets as are asked for, evenly up to `max_requests` tokens.
+    its own ladder, of as many buckets as are asked for, evenly up to `max_requests` tokens. limits: are there graphs
+    that not every step with no more tokens can run: for so many requests, for decodes alone.
     """
 
     modes: tuple[str, ...] = ("",)
@@ -92,6 +93,7 @@ class Dispatcher:
     tokens_per_decode: tuple[int, ...] = (1,)
     multiples: bool = False
     even: bool = False
+    limits: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,6 +51,10 @@ dispatch = partial(invariant, family="dispatch")
 choose = partial(dispatch, each=each_choice)
 
 
+def some_graph_has_limits(contract: Contract) -> bool:
+    return any(one.limits for one in contract.dispatchers.values())
+
+
 def a_step_is_as_large_as_a_graph(case: DispatchCase, seen: DispatchSeen) -> bool:
     sizes = {graph.num_tokens for graph in seen.captured}
     return any(tokens(step, case.tokens_per_decode) in sizes for step in case.ranks)
@@ -67,6 +71,7 @@ def decodes_need_the_second_smallest_graph(case: DispatchCase, seen: DispatchSee
     return len(sizes) == 2 and any(sizes[0] < need <= sizes[1] for need in alone)
 
 
+@only_if(some_graph_has_limits)
 def a_graph_of_another_kind_is_too_narrow(case: DispatchCase, seen: DispatchSeen) -> bool:
     """A graph has tokens enough and was captured for other requests, or for fewer."""
     how = {"tokens_per_decode": case.tokens_per_decode}
@@ -96,6 +101,7 @@ def ranks_differ_in_tokens(case: DispatchCase, seen: DispatchSeen) -> bool:
     return len({tokens(step, case.tokens_per_decode) for step in case.ranks}) > 1
 
 
+@only_if(some_graph_has_limits)
 def alone_they_would_take_different_sizes(case: DispatchCase, seen: DispatchSeen) -> bool:
     """Padded to the largest rank, the smallest graph for each rank's kind of work is not of the same size for all."""
     most = max(tokens(step, case.tokens_per_decode) for step in case.ranks)
