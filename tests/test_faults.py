@@ -139,6 +139,11 @@ def test_a_caught_fault_is_told_with_its_numbers(run, times):
     assert "1 of 1 faults caught in every trial" in out
 
 
+def test_a_finding_of_another_part_of_the_invariant_than_the_first_is_shrunk(run):
+    (fault,) = run("--select", "cumulative-lengths-sliced", "--trials", "1")[1]["faults"]
+    assert fault["shrunk"] == fault["smallest"]
+
+
 def test_a_fault_that_is_none_is_not_caught(run, fake):
     fake(Right, "select.pure")
     code, told, out, _ = run("--select", "fake")

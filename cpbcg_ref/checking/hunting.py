@@ -176,8 +176,11 @@ def search(family: str, subjects: Sequence[Subject], number: int, go_on: Callabl
 def shrunk(key: str, caught: Hunt) -> int | None:
     """Size of the case that a check shrinks this finding to; None if the engine does not fail again."""
     engine = FAULTS[key].engine
-    (part, *_) = parts(caught.id, engine, caught.family)
-    run = PartRun(part=part, seed=caught.seed)
     how: dict[str, Any] = {"engine": engine, "profile": PROFILE, "executed": set(), "asked": RECORDED_CASES}
-    FamilyRun(family=caught.family, strategy=cases_for(caught.family, engine.contract), **how).shrink(run)
-    return size(run.violation.case) if run.violation else None
+    family = FamilyRun(family=caught.family, strategy=cases_for(caught.family, engine.contract), **how)
+    for part in parts(caught.id, engine, caught.family):  # the first of them that fails, as in a check
+        run = PartRun(part=part, seed=caught.seed)
+        family.shrink(run)
+        if run.violation:
+            return size(run.violation.case)
+    return None

@@ -253,6 +253,18 @@ class FilteredOneOfTwo(Reference):
         return wrong
 
 
+@fault("cumulative-lengths-sliced", must="layout.companions", smallest=3, source="Megatron-Bridge#1964")
+class CumulativeLengthsSliced(Reference):
+    """Cumulative lengths that stand in a batch are cut into blocks as its tokens are."""
+
+    def shard_lengths(
+        self, batch: cases.Batch, payload: list[int], cumulative: list[int], *, cp_size: int, strategy: str
+    ) -> PerRank:
+        block = len(cumulative) // (2 * cp_size)
+        cut = [cumulative[at : at + block] for at in range(0, len(cumulative), block)]
+        return [cut[rank] + cut[-1 - rank] for rank in range(cp_size)]
+
+
 @fault("prefix-twice", must="layout.companions", smallest=4)
 class PrefixTwice(Reference):
     """Positions count the cached prefix twice."""
