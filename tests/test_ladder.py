@@ -20,7 +20,7 @@ from cpbcg_ref import (
 )
 from cpbcg_ref.cli import main
 from cpbcg_ref.ladder import Fallback, analyse_ladder, analysis, needs, shape
-from cpbcg_ref.ladder.needs import most, rows, smallest
+from cpbcg_ref.ladder.needs import most, of_rank, rows, smallest
 from cpbcg_ref.ladder.shape import Shape
 
 SCHEMA = json.loads(resources.files("cpbcg_ref.report").joinpath("ladder.schema.json").read_text())
@@ -71,6 +71,19 @@ def test_the_rows_of_the_worst_batch_and_the_smallest_that_needs_as_many_are_tho
             for above in {-1, 0, worst // 2, worst - 2, worst - 1}:
                 expected = min((batch for batch, need in needs.items() if need > above), key=order)
                 assert smallest(shape, total, above=above) == expected
+
+
+@pytest.mark.parametrize(("cp_size", "context"), [(2, 5), (2, 9), (3, 7), (3, 16), (4, 14), (4, 19), (5, 18), (5, 64)])
+def test_the_most_rows_of_each_rank_by_number_of_requests_are_those_of_all_batches(cp_size, context):
+    shape = Shape(cp_size=cp_size, context_length=context)
+    for total in range(2 * cp_size, 40 + 6 * cp_size):
+        expected = {}
+        for batch in active(total, shape):
+            ranks = expected.setdefault(len(batch), [-1] * cp_size)
+            ranks[:] = map(max, ranks, per_rank_logical_tokens(batch, cp_size=cp_size))
+        for count in range(1, total // (2 * cp_size) + 2):
+            found = [of_rank(shape, rank, count, total) for rank in range(cp_size)]
+            assert found == expected.get(count, [-1] * cp_size), (total, count)
 
 
 def by_knapsack(shape, totals):
