@@ -10,6 +10,7 @@ import pytest
 
 from cpbcg_ref.engines import targets, wheels
 from cpbcg_ref.engines.contract import Contract
+from cpbcg_ref.engines.reference import Reference
 from cpbcg_ref.engines.targets import Engine, resolve
 from cpbcg_ref.errors import TargetError
 
@@ -144,7 +145,8 @@ def test_an_installed_engine_is_found_without_executing_it(toy, monkeypatch):
     monkeypatch.syspath_prepend(str(toy / "site"))
     found = resolve("toy-engine")
     assert (found.package_root, found.version) == (toy / "site", "2.0")
-    assert targets.known_engines()[-1] == {"name": "toy-engine", "pinned": [], "cached": [], "installed": "2.0"}
+    none = {"pinned": [], "cached": [], "tried_on": None}
+    assert targets.known_engines()[-1] == {"name": "toy-engine", "installed": "2.0", **none}
 
 
 @pytest.fixture
@@ -391,7 +393,9 @@ def test_the_known_engines_have_pins_and_say_what_is_cached(here, monkeypatch):
     pin = wheels.pins("sglang")["0.5.18"]
     (folder / "cpbcg.json").write_text(f'{{"file": "{pin.file}", "sha256": "{pin.sha256}"}}')
     engines = {engine["name"]: engine for engine in targets.known_engines()}
-    assert engines["reference"] == {"name": "reference", "pinned": [], "cached": [], "installed": None}
+    none = {"pinned": [], "cached": [], "tried_on": None}
+    assert engines["reference"] == {"name": "reference", "installed": Reference.version, **none}
+    assert engines["torch:per-document"]["tried_on"] == "2.13.0"
     assert engines["sglang"]["cached"] == ["0.5.18"]
     assert (engines["sglang"]["pinned"][0], engines["sglang"]["pinned"][-1]) == ("0.5.16", "0.5.23")
 

@@ -64,16 +64,19 @@ ENGINES = {
 
 
 def known_engines() -> list[dict[str, Any]]:
-    """Every engine that has a name: releases with a known sha256, those of them in the cache, the version installed.
+    """Every engine that has a name: releases with a known sha256, those of them in the cache, the version installed,
+    and for one that can only be checked as it is installed the release that its adapter was tried on.
 
     Nothing is imported or downloaded.
     """
-    engines = []
-    for name in (*REFERENCES, *ENGINES):
-        pinned, here = list(wheels.pins(released(name))), installed(name) if name in ENGINES else None
-        cached = [version for version in pinned if wheels.cached(released(name), version)]
-        engines.append({"name": name, "pinned": pinned, "cached": cached, "installed": here[1] if here else None})
-    return engines
+    own = [listed(name, reference.version) for name, reference in REFERENCES.items()]
+    return own + [listed(name, (installed(name) or (None, None))[1], one.tried_on) for name, one in ENGINES.items()]
+
+
+def listed(name: str, version: str | None, tried_on: str = "") -> dict[str, Any]:
+    pinned = list(wheels.pins(released(name)))
+    cached = [version for version in pinned if wheels.cached(released(name), version)]
+    return {"name": name, "pinned": pinned, "cached": cached, "installed": version, "tried_on": tried_on or None}
 
 
 def released(name: str) -> str:
