@@ -206,6 +206,17 @@ def test_counts_stop_at_the_bound():
     assert past == Past(held=3, delays=3, since=3, kept=3, started=5.0)
 
 
+def test_whatever_a_rank_carries_and_whatever_is_counted_tells_states_apart():
+    def key(past=None, **carried):
+        return state([replace(DELAY, **carried)], [replace(Past(started=0.0), **past or {})], [50.0], limit=100.0)
+
+    counted = [{"held": 1}, {"delays": 1}, {"since": 1}, {"kept": 1}, {"empty": True}, {"between": True}]
+    carried = [{"episode_open": False}, {"delayed_passes": 2}, {"free_pass_used": True}]
+    apart = [key(), *(key(past) for past in counted), *(key(**one) for one in carried)]
+    assert len(set(apart)) == 1 + len(counted) + len(carried)
+    assert key(reason="", wait_passes=7) == key()  # told once, not carried on
+
+
 def test_a_start_counts_only_by_whether_the_limit_has_passed():
     def key(started, now):
         return state([DELAY], [Past(held=1, started=started)], [now], limit=100.0)
