@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -249,7 +250,7 @@ def test_invariants_describe_every_id(run):
 
 def test_engines_list_the_pinned_releases(run):
     out = run("engines")[1]
-    assert re.search(r"^reference +-$", out, re.MULTILINE)
+    assert re.search(rf"^reference +{re.escape(version('cpbcg'))}$", out, re.MULTILINE)
     assert re.search(r"^sglang +\S+ +0.5.16 0.5.17 0.5.18 ", out, re.MULTILINE)
 
 
