@@ -301,3 +301,10 @@ def test_the_size_is_the_largest_of_the_last_16_attempts_that_were_not_empty(att
 def test_a_window_holds_at_most_16_attempts_and_no_empty_one(sizes):
     with pytest.raises(AssertionError):
         RecentAttempts(sizes=sizes)
+
+
+@pytest.mark.parametrize("name", RankReport.__dataclass_fields__)
+def test_each_column_of_a_row_has_its_kind(name):
+    row = {"prefillable": True, "below_watermark": False, "timer_expired": False, "fingerprint": 0}
+    with pytest.raises(InvalidInput, match=f"^{name} is "):
+        RankReport(**row | {name: 1.5})
