@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from cpbcg_ref import DelayerConfig, DelayerState, InvalidInput, RecentAttempts, make_report, negotiate
+from cpbcg_ref import DelayerConfig, DelayerState, InvalidInput, RankReport, RecentAttempts, make_report, negotiate
 
 
 @dataclass
