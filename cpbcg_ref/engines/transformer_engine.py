@@ -5,6 +5,7 @@ sequences: neither is asked.
 """
 
 from enum import Enum
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ class TransformerEngine:
         return [own for _, own in self._sliced(batch, positions, **group)]
 
     def logical_rows(self, batch: Batch, **group: Any) -> list[int]:
-        return [own[-1] for own in self.shard_lengths(batch, [], cumulated(batch), **group)]
+        return [own[-1] for own in self.shard_lengths(batch, [], [*accumulate(batch.lengths, initial=0)], **group)]
 
     def shard_lengths(self, batch: Batch, payload: list[int], cumulative: list[int], **group: Any) -> list[list[int]]:
         """As attention asks for them, both blocks of every sequence."""
@@ -69,14 +70,11 @@ class TransformerEngine:
         self, batch: Batch, payload: list[int], *, cp_size: int, strategy: str, padding_factor: int = 0
     ) -> list[tuple[list[int], list[int]]]:
         """Tokens and positions of every rank. The labels are the tokens again."""
-        factor, cumulative, tokens = padding_factor or 2 * cp_size, ints(cumulated(batch)), ints(payload)
+        factor, tokens = padding_factor or 2 * cp_size, ints(payload)
+        cumulative = ints(accumulate(batch.lengths, initial=0))
         ids, labels, padded = self.pad(tokens, tokens, cumulative, factor)
         positions, answers = self.number(cumulative, factor), []
         for _ in self.group.each_rank(cp_size):
             mine, _, own = self.slice(padded, ids, labels, positions, cp_group=self.group)
             answers.append((mine.tolist(), own.tolist()))
         return answers
-
-
-def cumulated(batch: Batch) -> list[int]:
-    return [sum(batch.lengths[:request]) for request in range(len(batch.lengths) + 1)]

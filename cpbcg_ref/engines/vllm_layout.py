@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from cpbcg_ref.asking import global_positions
 from cpbcg_ref.cases import Batch
 from cpbcg_ref.engines.hermetic import Hermetic
 from cpbcg_ref.engines.supplied import Bag, always, ints
@@ -60,7 +61,7 @@ class VLLMLayout:
     def kv_segments(self, batch: Batch, **group: Any) -> list[list[tuple[int, int]]]:
         """The lengths of the local requests, which are chunks, and what they are told to see."""
         answers = []
-        for _, local in self.partitions(batch, positions=[*positions(batch)], **group):
+        for _, local in self.partitions(batch, positions=global_positions(batch), **group):
             lengths = local.query_start_loc.diff().tolist()
             answers.append(list(zip(lengths, local.seq_lens.tolist(), strict=True)))
         return answers
@@ -107,12 +108,6 @@ class VLLMLayout:
             "positions": ints(positions or blank),
         }
         return self.batch(**{field.name: known.get(field.name) for field in fields(self.batch)})
-
-
-def positions(batch: Batch) -> list[int]:
-    """Of each token in its own sequence, as the scheduler counts them."""
-    spans = zip(batch.lengths, batch.prefixes, strict=True)
-    return [prefix + i for length, prefix in spans for i in range(length)]
 
 
 def on_device(data: Any, device: Any = None, out: Any = None) -> Any:
