@@ -142,6 +142,12 @@ def test_the_release_that_chose_by_tokens_overflows_on_the_smallest_such_batch(r
     assert found["capacity.no-overflow"]["message"] == "[5, 5, 5] needs 12 rows, its bucket 16 has 8"
 
 
+def test_rows_for_a_layout_without_graphs_are_not_asked(release):
+    asked, found = swept(release("0.5.18"), cp_sizes=(2,), requests=1)
+    assert "interleave" in release("0.5.18").contract.strategies
+    assert (asked, found) == (4 + 8 + 2, {})
+
+
 def test_the_release_that_chooses_by_rows_does_not(release):
     asked, found = swept(release("0.5.23"), cp_sizes=(2,), requests=3)
     assert (asked, found) == (84 + 68 + 14, {})

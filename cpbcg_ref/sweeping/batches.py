@@ -58,14 +58,15 @@ def judged(engine: Any, part: Batches, asked: Any) -> Iterator[Found]:
     owned = loads(asked, **group, blocks=contract.blocks)
     assert (owned.sum(axis=1) == asked.sum(axis=1)).all(), "a token has no owner, or two"
     due, batches = required(owned, **group, contract=contract), [tuple(batch) for batch in asked.tolist()]
-    if not missing(engine, "capacity"):
+    graphs = part.strategy in contract.graph_strategies  # else required rows are of no use and may be None
+    if graphs and not missing(engine, "capacity"):
         told = [each_rank(engine, part.cp_size, engine.required_local_tokens, list(b), **group) for b in batches]
         yield from wrong_rows(told, due, batches, group)
         if not missing(engine, "selection"):
             yield from wrong_buckets(engine, part, [rows[0] for rows in told], batches)
     if not missing(engine, "rows"):
         yield from wrong_shares(engine, owned, batches, group)
-    if not missing(engine, "replay") and part.strategy in contract.graph_strategies:
+    if graphs and not missing(engine, "replay"):
         yield from overflows(engine, part, due, batches)
 
 
