@@ -217,6 +217,13 @@ def test_whatever_a_rank_carries_and_whatever_is_counted_tells_states_apart():
     assert key(reason="", wait_passes=7) == key()  # told once, not carried on
 
 
+def test_a_trace_on_which_clocks_stood_apart_is_not_taken_for_one_on_which_they_did_not():
+    walk = search.Walk(engine=Reference(), domain=domains(2)["timers, bound 3"])
+    passes = [(WAITS, WAITS), (WAITS, replace(WAITS, now_ms=6.0))]
+    nodes = [search.Node(passes=(one,), answers=((FRESH, FRESH),), past=(Past(), Past())) for one in passes]
+    assert walk.state_of(nodes[0]) != walk.state_of(nodes[1])
+
+
 def test_a_start_counts_only_by_whether_the_limit_has_passed():
     def key(started, now):
         return state([DELAY], [Past(held=1, started=started)], [now], limit=100.0)
