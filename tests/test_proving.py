@@ -2,6 +2,8 @@
 
 import json
 import re
+import sys
+from dataclasses import replace
 from functools import partial
 from itertools import combinations_with_replacement, product
 from pathlib import Path
@@ -15,13 +17,30 @@ import z3
 
 import cpbcg_ref
 from cpbcg_ref.cli import main
-from cpbcg_ref.proving import negotiation, selector, symbolic
+from cpbcg_ref.proving import negotiation, required, selector, symbolic
 from cpbcg_ref.proving.capacity import captured
 from cpbcg_ref.proving.closed import extra, n, rows_of
 from cpbcg_ref.proving.model import Obligation, Theorem, prove
 from cpbcg_ref.proving.run import LIBRARY, prove_all, theorems
-from cpbcg_ref.proving.symbolic import Int, Number, TooManyWays, kind, merging, number, paths, span
-from cpbcg_ref.proving.targets import symbolic_engine
+from cpbcg_ref.proving.symbolic import (
+    HELPERS,
+    Int,
+    NotAnInt,
+    NothingGiven,
+    NotTheSame,
+    Number,
+    Run,
+    Table,
+    TooManyWays,
+    is_a,
+    kind,
+    merging,
+    number,
+    paths,
+    span,
+    truth,
+)
+from cpbcg_ref.proving.targets import both, symbolic_library
 from cpbcg_ref.report import proofs
 
 SCHEMA = json.loads((Path(proofs.__file__).parent / "proofs.schema.json").read_text())
@@ -50,6 +69,101 @@ def test_a_place_in_a_list_forks_into_every_value_that_is_possible():
     assert sorted(answer for _, answer in taken) == [10, 20, 30]
 
 
+def test_every_value_of_an_index_is_taken_once_however_z3_would_guess_the_next_time():
+    """Two guesses on one way: a way that is run again must not meet other values than the first time."""
+    taken = [answer for _, answer in paths(lambda: (range(5)[x % 5], range(3)[y % 3]), x.term >= 0, y.term >= 0)]
+    assert sorted(taken) == sorted(product(range(5), range(3)))
+
+
+def test_a_way_that_is_run_again_takes_the_value_that_it_was_left_with(monkeypatch):
+    guesses = iter([2, 1, 0, 2, 1, 0])
+    given = Run.guess
+
+    def guess_anew(run, term):
+        return (
+            given(run, term)
+            if run.given.guessed[len(run.guessed) :]
+            else (run.guessed.append(g := next(guesses)), g)[1]
+        )
+
+    monkeypatch.setattr(Run, "guess", guess_anew)
+    assert sorted(answer for _, answer in paths(lambda: [10, 20, 30][x % 3], x.term >= 0)) == [10, 20, 30]
+
+
+def test_a_function_that_remembers_its_last_run_is_given_up():
+    asked = []
+
+    def remembers():
+        asked.append(bool(x > len(asked)))
+
+    with pytest.raises(NotTheSame, match="when it ran before"):
+        list(paths(remembers))
+
+
+def test_what_nothing_satisfies_has_no_ways():
+    with pytest.raises(NothingGiven):
+        list(paths(lambda: bool(x > 0), x.term > 0, x.term < 0))
+
+
+def test_a_side_that_z3_does_not_know_of_is_taken(monkeypatch):
+    solver = type("Gives_up", (), {"check": lambda self, *_: z3.unknown, "add": lambda self, *_: None})()
+    run = Run(solver, symbolic.Way())
+    assert run.decide((x > 3).term)
+    assert [[step.taken for step in way.steps] for way in run.left] == [[False]]
+
+
+def test_a_truth_equals_what_it_is():
+    p, q = truth("p"), truth("q")
+    taken = [answer for _, answer in paths(lambda: (bool(p == q), bool(p == True), bool(q == 1), p != q))]  # noqa: E712
+    for equal, first, second, different in taken:
+        assert equal == (first == second)
+        assert (z3.is_false(different.term) or z3.is_true(different.term)) or equal == (first == second)
+    assert len(taken) == 4
+
+
+def test_a_truth_is_found_in_a_dict_and_a_number_is_not_looked_for_there():
+    found = {answer for _, answer in paths(lambda: {True: "yes", False: "no"}[truth("p")])}
+    assert found == {"yes", "no"}
+    with pytest.raises(NotAnInt, match="x has no hash"):
+        x in {1, 2}  # noqa: B015
+
+
+def test_a_table_finds_a_key_by_comparing_it():
+    table = Table([(x, "x"), (y, "y")])
+    assert {answer for _, answer in paths(lambda: table.get(Number(z3.IntVal(4)), "none"), x.term < y.term)} == {
+        "x",
+        "y",
+        "none",
+    }
+    assert (list(table), len(table), table[y]) == ([x, y], 2, "y")
+
+
+def test_division_by_what_may_not_be_positive_is_given_up():
+    for divide in (lambda: x // y, lambda: x % -2, lambda: 5 // x, lambda: x // 0):
+        with pytest.raises(NotAnInt, match="may be 0 or negative"):
+            list(paths(divide))
+    assert len(list(paths(lambda: x // y, y.term > 0))) == 1
+
+
+def test_fractions_are_compared_exactly_or_not_at_all():
+    assert sorted(answer for _, answer in paths(lambda: bool(x <= 2.0))) == [False, True]
+    assert not bool(x == 2.5)
+    for wrong in (lambda: x < 2.5, lambda: x + 0.5, lambda: HELPERS["max"](x, 0.5)):
+        with pytest.raises(TypeError):
+            wrong()
+    with pytest.raises(NotAnInt):
+        symbolic.term(1.5)
+
+
+def test_a_number_is_an_int_and_a_truth_a_bool_to_those_who_ask():
+    assert is_a(x, int)
+    assert is_a(x, Int)
+    assert isinstance(3, Int)
+    assert not is_a(x, bool)
+    assert is_a(truth("p"), bool)
+    assert not is_a("3", (Int, float))
+
+
 def test_a_function_that_never_stops_forking_is_given_up(monkeypatch):
     monkeypatch.setattr(symbolic, "MOST_FORKS", 20)
 
@@ -58,10 +172,10 @@ def test_a_function_that_never_stops_forking_is_given_up(monkeypatch):
         while x > count:
             count += 1
 
-    with pytest.raises(TooManyWays, match="more than 20 forks"):
+    with pytest.raises(TooManyWays, match="more than 20 conditions"):
         list(paths(forever, x.term >= 0))
+    monkeypatch.setattr(symbolic, "MOST_WAYS", 4)
     with pytest.raises(TooManyWays, match="more than 4 ways"):
-        monkeypatch.setattr(symbolic, "MOST_WAYS", 4)
         list(paths(lambda: [*range(8)][x % 8], x.term >= 0))
 
 
@@ -146,11 +260,11 @@ def test_a_theorem_of_the_negotiation_is_proved(theorem, monkeypatch):
 
 
 def test_there_are_at_least_twelve_theorems_each_with_its_own_name():
-    names = [one.name for one in theorems("reference", symbolic_engine("reference"))]
+    names = [one.name for one in theorems("reference", both("reference"))]
     assert len({*names}) == len(names) >= 12
 
 
-def theorem(claim, *, control=None, replay=lambda model: "so it is", confirm=str):
+def theorem(claim, *, control=None, replay=lambda model: "so it is", confirm=lambda model: ""):
     made = {"name": "toy", "statement": "It holds.", "wrong": "More holds.", "confirm": confirm}
     return Theorem(claim=claim, control=control or claim, replay=replay, **made)
 
@@ -166,7 +280,12 @@ def test_a_statement_that_does_not_hold_is_refuted_with_the_integers():
 def test_integers_that_the_code_does_not_confirm_refute_nothing():
     found = prove(theorem(lambda: [Obligation((), x.term > 4)], confirm=lambda model: ""))
     assert (found.proved, found.refuted) == (False, "")
-    assert "the code does not do" in found.undecided
+    assert "the code does not show" in found.undecided
+
+
+def test_what_is_claimed_where_nothing_is_given_is_undecided():
+    found = prove(theorem(lambda: [Obligation((x.term > 0, x.term < 0), x.term > 4, "one step")]))
+    assert (found.proved, found.undecided) == (False, "Undecided: one step: nothing satisfies what is given")
 
 
 def test_a_theorem_without_obligations_is_not_proved():
@@ -187,48 +306,90 @@ def test_an_engine_that_raises_on_numbers_without_a_value_is_undecided():
     assert prove(theorem(raises)).undecided == "TypeError: an integer is required"
 
 
-FEW = {"select": lambda name: name in ("required-rows", "selector-fits", "selector-padding-bound")}
-
-
 @pytest.fixture
 def few_buckets(monkeypatch):
-    monkeypatch.setattr(selector, "BUCKETS", 3)
+    monkeypatch.setattr(selector, "BUCKETS", 2)
+    monkeypatch.setattr(selector, "FLOORED", 2)
+    monkeypatch.setattr(required, "FEW", ((2, 1), (2, 2), (2, 3)))
 
 
-@pytest.mark.parametrize(
-    ("fault", "wrong"), [("overflow", "selector-fits"), ("no-padding-bound", "selector-padding-bound")]
-)
-def test_the_selector_of_a_wrong_engine_is_refuted_with_what_it_answers(fault, wrong, few_buckets):
-    found = prove_all(f"fault:{fault}", names=FEW["select"])
-    refuted = {one.theorem.name: one.refuted for one in found.proved if one.refuted}
-    assert list(refuted) == [wrong]
-    assert "captured" in refuted[wrong]
-    assert found.exit_code == 1
+WRONG = {
+    "min-for-max": "required-rows",
+    "alignment-per-request": "required-slack",
+    "overflow": "selector-fits",
+    "no-padding-bound": "selector-padding-bound",
+    "bound-strict": "selector-complete",
+    "floor-ignored": "selector-floor",
+    "tiny-floor": "selector-floor",
+}
+
+
+@pytest.mark.parametrize(("fault", "wrong"), WRONG.items())
+def test_a_wrong_engine_is_refuted_with_what_it_answers(fault, wrong, few_buckets):
+    asked = {one.name: one for one in theorems(f"fault:{fault}", both(f"fault:{fault}"))}
+    assert re.search("captured|required", prove(asked[wrong]).refuted)
+    other = "selector-fits" if wrong.startswith("required") else "required-several"
+    assert prove(asked[other]).refuted == ""
+
+
+def test_a_wrong_engine_ends_the_command_with_1(capsys, few_buckets):
+    code, told = run(capsys, "fault:overflow", "--select", "selector-fits")
+    assert code == 1
+    assert "selector-fits: refuted" in told.out
+    assert "does not hold" in told.out
 
 
 def test_the_selector_of_the_reference_is_proved_as_far_as_ladders_of_three(few_buckets):
     found = prove_all("reference", names=lambda name: name.startswith(("selector", "required")))
-    assert [one.theorem.name for one in found.proved if one.proved and one.shown] == [
-        "required-rows",
-        "selector-fits",
-        "selector-padding-bound",
-        "selector-minimal",
-        "selector-complete",
-        "selector-monotone",
-    ]
+    assert len(found.proved) == 12
+    assert not [one.theorem.name for one in found.proved if not (one.proved and one.shown)]
     assert "replay.py:smallest_bucket" in "".join(found.executed)
 
 
 def test_the_reference_itself_keeps_its_built_in_functions():
-    symbolic_engine("reference")
+    both("reference")
+    both("fault:bound-strict")
     assert not {"type", "int", "max"} & {*vars(cpbcg_ref.layout), *vars(cpbcg_ref.errors)}
+    assert not {"type", "int", "max"} & {*vars(sys.modules["cpbcg_bound_strict.replay"])}
+
+
+def test_a_count_of_delays_that_starts_again_is_not_bounded(monkeypatch):
+    """Each delay counts as the first: no count reaches the bound, so none is released by it."""
+    delayer = symbolic_library().delayer
+    counts = delayer.negotiate
+
+    def forgets(table, state, config, **clock):
+        made = counts(table, state, config, **clock)
+        again = delayer.DelayerState(delayed_passes=1, started_ms=0, free_pass_used=made.state.free_pass_used)
+        return made if made.allow else replace(made, state=again)
+
+    monkeypatch.setattr(symbolic_library(), "negotiate", forgets)
+    monkeypatch.setattr(negotiation, "SITUATIONS", (negotiation.Situation(ranks=1),))
+    found = prove(next(one for one in negotiation.THEOREMS if one.name == "bounded-passes"))
+    assert not found.proved
+    assert found.broken["delayed_passes"] >= 1
+
+
+def test_a_clock_that_is_read_after_the_gather_breaks_the_agreement(monkeypatch):
+    delayer = symbolic_library().delayer
+    negotiate = delayer.negotiate
+
+    def reads_its_clock(table, state, config, *, now_ms):
+        late = now_ms - state.started_ms >= config.max_delay_ms
+        return negotiate([replace(row, timer_expired=late) for row in table], state, config, now_ms=now_ms)
+
+    monkeypatch.setattr(symbolic_library(), "negotiate", reads_its_clock)
+    monkeypatch.setattr(negotiation, "SITUATIONS", (negotiation.Situation(),))
+    found = prove(next(one for one in negotiation.THEOREMS if one.name == "negotiation-agrees"))
+    assert not found.proved
+    assert found.broken["now_ms_0"] != found.broken["now_ms_1"]
 
 
 def test_the_command_prints_statement_verdict_and_what_the_code_says(capsys):
     code, told = run(capsys, "--select", "blocks-*, exact-slack")
     assert code == 0
     assert "exact-slack: proved" in told.out
-    wrong = r"wrong, and refuted: All blocks of a request are equally long\. \d+ tokens on 2 ranks: rows \["
+    wrong = r"wrong, and refuted: All blocks of a request are equally long\. \d+ tokens on 2 ranks: blocks of \["
     assert re.search(wrong, " ".join(told.out.split()))
     assert told.out.endswith("2 proved\n")
 

@@ -1,7 +1,8 @@
 """Theorems about capacity: how many rows a batch can need, and which bucket always has them.
 
-S: rows of the largest rank. T: tokens of the batch. k: its requests. E: rows captured for a bucket of b tokens, an even
-number with n E >= b. A product of two variables is a variable of its own, called by both (`n_rows` is n x S).
+S: rows of the largest rank. T: tokens of the batch. k: its requests. E: rows captured for a bucket of b tokens, a
+multiple of 2n with n E >= b (one rank alone has all tokens). A product of two variables is a variable of its own,
+called by both (`n_rows` is n x S).
 """
 
 from collections.abc import Iterable
@@ -40,7 +41,7 @@ def rows_bound() -> Obligations:
     is_product = product == n_rows - n_per_rank - n_requests + n_spread - n
     given = (n >= 1, n_rows <= tokens + n_requests - k, first, second, sign, is_product)
     yield Obligation(given, above < 0, "so S <= ceil(T / n) + k - ceil(k / n)")
-    yield Obligation((n >= 2,), extra(0, z3.IntVal(1)) == 1, "k requests of one token have k rows on rank 0")
+    yield Obligation((n >= 1,), extra(0, z3.IntVal(1)) == 1, "k requests of one token have k rows on rank 0")
 
 
 def lengths_of(model: Model) -> list[int]:
@@ -66,33 +67,44 @@ def at_the_bound(model: Model) -> str:
     return f"lengths {lengths} on 2 ranks need {most} rows, the bound is {bound}" if most == bound else ""
 
 
+# n S - T - k (n - 1) of a rank, at most, by the parity of k and of the rank's rows
+MOST: dict[tuple[int, int], Any] = {(0, 0): z3.IntVal(0), (0, 1): -(n - 1), (1, 1): -rank, (1, 0): rank - n + 1}
+
+
 def surplus_by_parity() -> Obligations:
-    """n S - T - k (n - 1) of a rank, at most, by the parity of k and of its rows; a request changes both."""
-    most: dict[tuple[int, int], Any] = {(0, 0): z3.IntVal(0), (0, 1): -(n - 1), (1, 1): -rank, (1, 0): rank - n + 1}
+    """By induction on the requests: each adds n x extra - remainder, and changes both parities or that of k alone."""
+    yield Obligation(RANKS, MOST[0, 0] >= 0, "no request, no rows, no surplus")
     one, so_far = request(), z3.Int("surplus")
     added = surplus(one.remainder) - (n - 1)
-    for (requests, own), bound in most.items():
+    for (requests, own), bound in MOST.items():
         for odd in (0, 1):
             given = (*RANKS, *one.given, so_far <= bound, (extra(rank, one.remainder) == 1) == bool(odd))
-            after = most[1 - requests, (own + odd) % 2]
+            after = MOST[1 - requests, (own + odd) % 2]
             yield Obligation(given, so_far + added <= after, f"one request more, from parities {requests} and {own}")
 
 
 def exact_slack() -> Obligations:
-    """An overflow is contradicted for each parity; the bases of the last step's batch sum to n m - i."""
+    """An overflow is contradicted for each parity. S are the rows of `rank`, whichever has most."""
+    one = request()
+    yield Obligation((*RANKS, *one.given, n == 1), one.rows_times_n(rank) == one.length, "one rank has the tokens")
     yield from surplus_by_parity()
     beyond, k_less = z3.Ints("beyond k_n_less_k")  # S - E and k (n - 1)
     product, sign = multiple(beyond - 1, "beyond_less_1")
-    for odd_requests, odd_rows in ((1, 0), (1, 1), (0, 0), (0, 1)):
+    for (odd_requests, odd_rows), most in MOST.items():
         slack = k_less - (1 if odd_requests else 2) * (n - 1)
-        worst = -(n - 1) if odd_rows and not odd_requests else 0
         overflow = (beyond >= 1, beyond % 2 == odd_rows, sign, z3.Implies(beyond >= 2, product >= n))
-        found = (n_rows == n_captured + product + n, n_rows - tokens <= k_less + worst, bucket <= n_captured)
-        enough = bucket >= tokens + slack
-        yield Obligation((n >= 1, *overflow, *found), z3.Not(enough), f"parities {odd_requests} and {odd_rows}")
-    i, n_i, nn_m = z3.Ints("i n_i n_n_m")  # 2 i + 1 requests have a remainder of 1, so rank 0 has 2 n m + 1 rows
+        found = (n_rows == n_captured + product + n, n_rows - tokens <= k_less + most, bucket <= n_captured)
+        yield Obligation((*RANKS, n >= 2, *overflow, *found), bucket < tokens + slack, f"{odd_requests}, {odd_rows}")
+    yield from one_less()
+
+
+def one_less() -> Obligations:
+    """2 i + 1 requests with a remainder of 1 (and one of none), whose bases sum to n m - i, for a large m."""
+    i, n_i, n_m, nn_m = z3.Ints("i n_i n_m n_n_m")
     total, slack = 2 * (nn_m - n_i) + 2 * i + 1, 2 * (n_i - i)
-    yield Obligation((), total + slack - 1 == 2 * nn_m, "a bucket of one token less has 2 n m rows")
+    yield Obligation((i >= 0, n >= 1), total + slack - 1 == 2 * nn_m, "one token less than enough: n x 2 n m tokens")
+    yield Obligation((n >= 1,), extra(0, z3.IntVal(1)) == 1, "each remainder has its row on rank 0")
+    yield Obligation((i >= 0,), 2 * (n_m - i) + 2 * i + 1 > 2 * n_m, "rank 0 has more rows than the 2 n m captured")
 
 
 def aligned(most: Any, cp_size: int) -> Any:
@@ -103,6 +115,12 @@ def aligned(most: Any, cp_size: int) -> Any:
 def captured(bucket: Any, cp_size: int) -> Any:
     """Rows of a bucket that was captured as one request."""
     return aligned((bucket + cp_size - 1) / cp_size, cp_size)
+
+
+def two_fit() -> Obligations:
+    yield from exact_slack()
+    k_less = z3.Int("k_n_less_k")
+    yield Obligation((n >= 1, k_less == 2 * (n - 1)), k_less - 2 * (n - 1) == 0, "the slack of two requests is 0")
 
 
 def slack_less_one() -> Obligations:
@@ -137,13 +155,14 @@ def factor_14() -> Obligations:
     """Requests of 17 tokens on 8 ranks: 3 rows each on rank 0."""
     count = z3.Int("requests")
     enough = 10 * bucket >= 14 * 17 * count
-    yield Obligation((count >= 1, enough), aligned(3 * count, 8) <= captured(bucket, 8))
+    yield Obligation((count >= 1, count <= 1000, enough), aligned(3 * count, 8) <= captured(bucket, 8))
 
 
 def several_need_more() -> Obligations:
     one = request()
     load, sum_so_far, m_rows = z3.Ints("load sum_of_loads m_rows")
-    yield Obligation((sum_so_far <= m_rows, load <= rows), sum_so_far + load <= m_rows + rows, "T <= n S")
+    more = (sum_so_far <= m_rows, load <= rows)
+    yield Obligation(more, sum_so_far + load <= m_rows + rows, "one rank more: T <= n S, as the loads sum to T")
     yield Obligation((*RANKS, *one.given), one.rows_times_n(rank) < one.length + n, "alone it has at most ceil(L / n)")
     per_rank, n_per_rank, is_ceiling = ceiling(tokens, "per_rank")
     product, sign = multiple(per_rank - rows - 1, "above")
@@ -171,7 +190,7 @@ def beside_one() -> Obligations:
 def within_one_unit() -> Obligations:
     """Requests of 5 tokens on 2 ranks: 3 rows each on rank 0."""
     count = z3.Int("requests")
-    yield Obligation((count >= 1,), aligned(3 * count, 2) <= captured(5 * count, 2) + 4)
+    yield Obligation((count >= 1, count <= 1000), aligned(3 * count, 2) <= captured(5 * count, 2) + 4)
 
 
 def far_beside_one(model: Model) -> str:
@@ -211,7 +230,7 @@ THEOREMS = (
     Theorem(
         name="two-requests",
         statement="Two requests never overflow the bucket that their number of tokens picks, for any number of ranks.",
-        claim=exact_slack,
+        claim=two_fit,
         wrong="The bucket that the token count picks has the rows (3 requests, 2 ranks).",
         control=tokens_alone,
         replay=lambda model: overflows(lengths_of(model), model["bucket"], 2),

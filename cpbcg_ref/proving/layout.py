@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 import z3
 
 import cpbcg_ref
-from cpbcg_ref.proving.closed import RANKS, extra, k, n, other, rank, request, times
+from cpbcg_ref.proving.closed import RANKS, Request, extra, k, n, other, rank, request, times
 from cpbcg_ref.proving.model import Obligation, Theorem
 from cpbcg_ref.proving.symbolic import Number, number, paths
 from cpbcg_ref.proving.targets import symbolic_library
@@ -25,6 +26,18 @@ def blocks(length: Number, cp_size: int) -> list[Number]:
 
 
 def whole_length() -> Iterable[Obligation]:
+    """Executed, and for any number of ranks by induction on the blocks: those below m have m base and of the remainder
+    what reaches them."""
+    one, m = request(), z3.Int("m")
+
+    def below(m: Any) -> Any:
+        return z3.If(one.remainder < m, one.remainder, m)
+
+    given = (*RANKS, *one.given)
+    yield Obligation(given, below(0) == 0, "no block")
+    step = below(m) + z3.If(m < one.remainder, 1, 0) == below(m + 1)
+    yield Obligation((*given, m >= 0, m < 2 * n), step, "one block more")
+    yield Obligation(given, 2 * one.even + below(2 * n) == one.length, "all blocks")
     length = number("length")
     for cp_size in EXECUTED:
         for given, cut in paths(partial(blocks, length, cp_size), length.term >= 0):
@@ -40,15 +53,16 @@ def equal_blocks() -> Iterable[Obligation]:
 
 
 def cut_unevenly(model: dict[str, int]) -> str:
-    sizes = rows([model["length"]], 2)
-    return f"{model['length']} tokens on 2 ranks: rows {list(sizes)}" if len({*sizes}) > 1 else ""
+    pieces = cpbcg_ref.layout.STRATEGIES["zigzag"].pieces([model["length"]], 2)
+    sizes = [len(piece) for own in pieces for piece in own]
+    return f"{model['length']} tokens on 2 ranks: blocks of {sizes}" if len({*sizes}) > 1 else ""
 
 
 def sum_of_loads() -> Iterable[Obligation]:
     """By induction on the ranks: those below m have, of the remainder, what reaches their two blocks."""
     one, m = request(), z3.Int("m")
 
-    def below(m: object) -> object:
+    def below(m: Any) -> Any:
         early = z3.If(one.remainder < m, one.remainder, m)
         late = one.remainder - (2 * n - m)
         return early + z3.If(late > 0, late, 0)
@@ -60,9 +74,14 @@ def sum_of_loads() -> Iterable[Obligation]:
     yield Obligation(given, below(n) == one.remainder, "all ranks")
 
 
+def few(one: Request) -> tuple[Any, ...]:
+    """Few enough ranks and tokens to show."""
+    return (*RANKS, *one.given, n <= 8, one.base == 1, one.even == n)
+
+
 def equal_shares() -> Iterable[Obligation]:
     one = request()
-    given = (*RANKS, *one.given, one.base == 1, one.even == n)
+    given = few(one)
     yield Obligation(given, times(extra(rank, one.remainder), n) == one.remainder)
 
 
@@ -75,7 +94,7 @@ def balance() -> Iterable[Obligation]:
 def no_gap() -> Iterable[Obligation]:
     one = request()
     equal = extra(rank, one.remainder) == extra(other, one.remainder)
-    yield Obligation((*RANKS, *one.given, one.base == 1, one.even == n), equal)
+    yield Obligation(few(one), equal)
 
 
 def uneven(model: dict[str, int]) -> str:
@@ -114,7 +133,7 @@ def in_block_order() -> Iterable[Obligation]:
     """As if what is gathered stood in the order of the blocks already."""
     i, block = z3.Ints("request block")
     owner = z3.If(block < n, block, 2 * n - 1 - block)
-    given = (n >= 1, i == 0, k == 1, block >= 0, block < 2 * n)
+    given = (n >= 1, n <= 8, i == 0, k == 1, block >= 0, block < 2 * n)
     yield Obligation(given, 2 * owner + z3.If(block < n, 0, 1) == block)
 
 
@@ -127,8 +146,8 @@ def out_of_order(model: dict[str, int]) -> str:
 THEOREMS = (
     Theorem(
         name="blocks-sum",
-        statement="The blocks of a request of any length sum to it, and none is negative (the library's code, "
-        "1, 2, 3, 4 and 8 ranks).",
+        statement="The blocks of a request of any length sum to it, for any number of ranks; the library's own code "
+        "cuts it so, and none is negative, on 1, 2, 3, 4 and 8 ranks.",
         claim=whole_length,
         wrong="All blocks of a request are equally long.",
         control=equal_blocks,

@@ -1,7 +1,7 @@
 """What a theorem is, and how it is proved: every obligation holds, and the control, which is slightly wrong, does not.
 
-Proved means that z3 finds no integers that satisfy what is given and break what is claimed. An answer other than "there
-are some" or "there are none" proves nothing.
+Proved means that z3 finds no integers that satisfy what is given and break what is claimed, although some satisfy what
+is given. An answer other than "there are some" or "there are none" proves nothing.
 """
 
 import time
@@ -25,11 +25,16 @@ class Obligation:
     def broken_by(self) -> dict[str, int] | None:
         """Integers that satisfy what is given and break the claim, None if there are none.
 
-        Raises Undecided if z3 gives up.
+        Raises Undecided if z3 gives up, or if no integers satisfy what is given: then nearly anything could be claimed.
         """
-        solver = z3.Solver()
+        if z3.is_true(z3.simplify(self.claim)):
+            return None
+        solver = z3.SimpleSolver()
         solver.set("timeout", TIMEOUT_MS)
-        solver.add(*self.given, z3.Not(self.claim))
+        solver.add(*self.given)
+        if solver.check() == z3.unsat:
+            raise Undecided(f"{self.says or 'one step'}: nothing satisfies what is given")
+        solver.add(z3.Not(self.claim))
         answer = solver.check()
         if answer == z3.unknown:
             raise Undecided(f"{self.says or 'one step'}: {solver.reason_unknown()}")
@@ -54,7 +59,8 @@ class Theorem:
     control: its obligations, one of which must break. replay: asks the code under proof about the integers that broke
     it: the sentence that shows the wrong statement wrong there, or "" if the code does not show it. needs: the
     capability that an engine must have, "" for theorems about the library. confirm: asks the code about integers that
-    break the theorem itself: the sentence that shows it, or "" if the code does not, so that nothing was refuted.
+    break the theorem itself: the sentence that shows it, or "" if the code does not, so that nothing was refuted; a
+    proof by closed forms has nothing to ask: where it breaks, the proof is wrong and not the code.
     """
 
     name: str
@@ -65,15 +71,14 @@ class Theorem:
     replay: Callable[[dict[str, int]], str]
     source: str = ""
     needs: str = ""
-    confirm: Callable[[dict[str, int]], str] = str
+    confirm: Callable[[dict[str, int]], str] = lambda model: ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proved:
-    """What came out. broken: integers against the theorem itself, if it does not hold; refuted: what
-    the code says about them. model: integers against the
-    control; shown: what the code says about them. undecided: why there is no proof and no refutation. skipped: why the
-    target was not asked."""
+    """What came out. broken: integers against the theorem itself, if it does not hold; refuted: what the code says
+    about them. model: integers against the control; shown: what the code says about them. undecided: why there is no
+    proof and no refutation. skipped: why the target was not asked."""
 
     theorem: Theorem
     proved: bool = False
@@ -109,7 +114,7 @@ def prove(theorem: Theorem) -> Proved:
         told["obligations"], told["broken"] = first_broken(theorem.claim())
         told["proved"] = told["obligations"] > 0 and told["broken"] is None
         if told["broken"] is not None and not (sentence := theorem.confirm(told["broken"])):
-            raise AssertionError(f"the code does not do with {told['broken']} what the proof says")
+            raise Undecided(f"the code does not show that {told['broken']} break it")
         told["refuted"] = "" if told["broken"] is None else sentence
         _, told["model"] = first_broken(theorem.control())
         told["shown"] = "" if told["model"] is None else theorem.replay(told["model"])

@@ -15,11 +15,11 @@ from cpbcg_ref.proving.targets import symbolic_library
 
 POLICIES = ("seed", "hardened")
 RANKS = (1, 2)
-LIMIT_MS = 500
 LARGE = 10**300  # a float holds it; larger numbers are refused
 Model = dict[str, int]
 CONFIGURED = ("max_delay_passes", "max_running_requests", "prefill_max_requests")
 COUNTS = ("running_batch", "max_prefill_bs", "waiting_queue_len")
+TIMES = ("max_delay_ms", "started_ms", "now_ms_0", "now_ms_1")  # whole milliseconds
 FLAGS = ("prefillable", "below_watermark", "timer_expired")
 
 
@@ -44,20 +44,24 @@ class Situation:
 
     @property
     def given(self) -> list[Any]:
-        configured = [z3.And(z3.Int(name) >= 1, z3.Int(name) < LARGE) for name in CONFIGURED]
-        counted = [name + str(rank) for rank in range(self.ranks) for name in (*map("{}_".format, COUNTS), "longer_")]
-        numbers = [z3.And(z3.Int(name) >= 0, z3.Int(name) < LARGE) for name in counted]
-        return [*configured, *numbers, z3.Int("delayed_passes") >= 1]
+        counted = [f"{name}_{rank}" for rank in range(self.ranks) for name in (*COUNTS, "longer")]
+        numbers = [z3.And(z3.Int(name) >= 0, z3.Int(name) < LARGE) for name in (*CONFIGURED, *TIMES, *counted)]
+        return [*numbers, *[z3.Int(name) >= 1 for name in (*CONFIGURED[1:], "delayed_passes")]]
 
     def config(self) -> Any:
         own: dict[str, Any] = {name: number(name) for name in CONFIGURED}
         own["prefill_max_requests"] = own["prefill_max_requests"] if self.has_cap else None
         own["queue_min_ratio"] = Share() if self.ratio == "any" else self.ratio
-        return config_class()(dp_size=self.ranks, max_delay_ms=LIMIT_MS, policy=self.policy, **own)
+        own["max_delay_ms"] = number("max_delay_ms")
+        return config_class()(dp_size=self.ranks, policy=self.policy, **own)
 
     def state(self) -> Any:
-        opened = {"delayed_passes": number("delayed_passes"), "started_ms": 0.0} if self.episode_open else {}
+        opened = {name: number(name) for name in ("delayed_passes", "started_ms")} if self.episode_open else {}
         return symbolic_library().DelayerState(free_pass_used=truth("free_pass_used"), **opened)
+
+    @property
+    def delays_before(self) -> Any:
+        return z3.Int("delayed_passes") if self.episode_open else z3.IntVal(0)
 
     def row(self, rank: int, *, longer: bool = False, **changed: Any) -> Any:
         flags = {name: truth(f"{name}_{rank}") for name in FLAGS}
@@ -66,19 +70,22 @@ class Situation:
             counts["waiting_queue_len"] += number(f"longer_{rank}")
         return symbolic_library().RankReport(fingerprint=0, **flags | counts | changed)
 
-    def decide(self, *, now_ms: float = 0.0, **changed: Any) -> Any:
+    def decide(self, *, clock: int = 0, **changed: Any) -> Any:
+        """What a rank decides by its clock."""
         table = [self.row(rank, **changed) for rank in range(self.ranks)]
-        return symbolic_library().negotiate(table, self.state(), self.config(), now_ms=now_ms)
+        return symbolic_library().negotiate(table, self.state(), self.config(), now_ms=number(f"now_ms_{clock}"))
 
 
 SITUATIONS = tuple(starmap(Situation, product(POLICIES, RANKS, (None, "any"), (True, False), (True, False))))
 
 
-def executed(question: Callable[[Situation], Any], *asked: Situation) -> Iterator[tuple[tuple[Any, ...], Any, str]]:
-    """Per way through the code: its conditions, the answer, the situation in words."""
+def executed(
+    question: Callable[[Situation], Any], *asked: Situation
+) -> Iterator[tuple[tuple[Any, ...], Any, Situation]]:
+    """Per way through the code: its conditions, the answer, the situation."""
     for one in asked or SITUATIONS:
         for given, answer in paths(partial(question, one), *one.given):
-            yield tuple(given), answer, str(one)
+            yield tuple(given), answer, one
 
 
 def alike(one: Any, other: Any) -> Any:
@@ -90,74 +97,79 @@ def alike(one: Any, other: Any) -> Any:
 
 
 def same_table() -> Iterable[Obligation]:
-    for given, (one, other), says in executed(lambda ranks: (ranks.decide(), ranks.decide(now_ms=LIMIT_MS))):
-        yield Obligation(given, alike(one, other), says)
+    for given, (one, other), ranks in executed(lambda ranks: (ranks.decide(clock=0), ranks.decide(clock=1))):
+        yield Obligation(given, alike(one, other), str(ranks))
 
 
 def own_clocks() -> Iterable[Obligation]:
-    """Each rank reads its own clock after the gather; the episode began at 0."""
-    clocks = [z3.Int(f"clock_ms_{rank}") for rank in (0, 1)]
+    """Each rank reads its own clock after the gather."""
+    ran_out = [z3.Int(f"now_ms_{rank}") - z3.Int("started_ms") >= z3.Int("max_delay_ms") for rank in (0, 1)]
 
     def two(ranks: Situation) -> Any:
-        return [ranks.decide(timer_expired=Truth(clock >= LIMIT_MS)) for clock in clocks]
+        return [ranks.decide(clock=rank, timer_expired=Truth(ran_out[rank])) for rank in (0, 1)]
 
-    for given, (one, other), says in executed(two, Situation()):
-        yield Obligation((*given, *[clock >= 0 for clock in clocks]), alike(one, other), says)
+    for given, (one, other), ranks in executed(two, Situation()):
+        yield Obligation(given, alike(one, other), str(ranks))
 
 
 def bounded() -> Iterable[Obligation]:
-    for given, answer, says in executed(Situation.decide):
-        yield Obligation(given, z3.Or(z3.BoolVal(answer.allow), counted(answer, at_most=-1)), says)
+    for given, answer, ranks in executed(Situation.decide):
+        yield Obligation(given, allowed_or_counted(answer, ranks), str(ranks))
 
 
 def one_delay_less() -> Iterable[Obligation]:
-    for given, answer, says in executed(Situation.decide, Situation()):
-        yield Obligation(given, z3.Or(z3.BoolVal(answer.allow), counted(answer, at_most=-2)), says)
+    for given, answer, ranks in executed(Situation.decide, Situation()):
+        yield Obligation(given, allowed_or_counted(answer, ranks, fewer=1), str(ranks))
 
 
-def counted(answer: Any, *, at_most: int) -> Any:
+def allowed_or_counted(answer: Any, ranks: Situation, *, fewer: int = 0) -> Any:
     delays = term(answer.state.delayed_passes)
-    before = z3.Or(delays == 1, delays == z3.Int("delayed_passes") + 1)
-    return z3.And(before, delays <= z3.Int("max_delay_passes") + at_most)
+    below_bound = delays <= z3.Int("max_delay_passes") - 1 - fewer
+    return z3.Or(z3.BoolVal(answer.allow), z3.And(delays == ranks.delays_before + 1, below_bound))
 
 
 def longer_queue() -> Iterable[Obligation]:
-    for given, (short, long), says in executed(lambda ranks: (ranks.decide(), ranks.decide(longer=True))):
-        yield Obligation(given, z3.BoolVal(long.allow or not short.allow), says)
+    for given, (short, long), ranks in executed(lambda ranks: (ranks.decide(), ranks.decide(longer=True))):
+        yield Obligation(given, z3.BoolVal(long.allow or not short.allow), str(ranks))
 
 
 def queue_ignored() -> Iterable[Obligation]:
-    for given, (short, long), says in executed(lambda ranks: (ranks.decide(), ranks.decide(longer=True)), Situation()):
-        yield Obligation(given, z3.BoolVal(long.allow == short.allow), says)
+    asked = executed(lambda ranks: (ranks.decide(), ranks.decide(longer=True)), Situation())
+    for given, (short, long), ranks in asked:
+        yield Obligation(given, z3.BoolVal(long.allow == short.allow), str(ranks))
 
 
 def again(model: Model, *, clock_ms: int | None = None, longer: bool = False) -> Any:
-    """The reference's decision on the numbers of a model of `Situation()`. What the model leaves open is 0, or 1 where
-    0 is not legal. A clock stands for the timers of both ranks."""
-    configured: dict[str, Any] = {name: model.get(name, 1) for name in CONFIGURED}
-    config = cpbcg_ref.DelayerConfig(dp_size=2, max_delay_ms=LIMIT_MS, queue_min_ratio=1, **configured)
+    """The reference's decision on the numbers of a model of `Situation()`; a clock stands for the timers of both ranks.
+    The model says what the number must be wherever one is not free."""
+    configured: dict[str, Any] = {name: model[name] for name in CONFIGURED}
+    configured["max_delay_ms"] = model["max_delay_ms"]
+    config = cpbcg_ref.DelayerConfig(dp_size=2, queue_min_ratio=1, **configured)
     rows = []
     for rank in (0, 1):
         told: dict[str, Any] = {name: bool(model.get(f"{name}_{rank}", 0)) for name in FLAGS}
-        told |= {name: model.get(f"{name}_{rank}", 0) for name in COUNTS}
-        told["waiting_queue_len"] += model.get(f"longer_{rank}", 0) if longer else 0
-        told["timer_expired"] = told["timer_expired"] if clock_ms is None else clock_ms >= LIMIT_MS
+        told |= {name: model[f"{name}_{rank}"] for name in COUNTS}
+        told["waiting_queue_len"] += model[f"longer_{rank}"] if longer else 0
+        if clock_ms is not None:
+            told["timer_expired"] = clock_ms - model["started_ms"] >= model["max_delay_ms"]
         rows.append(cpbcg_ref.RankReport(fingerprint=config.fingerprint, **told))
-    opened: dict[str, Any] = {"delayed_passes": model.get("delayed_passes", 1), "started_ms": 0.0}
+    opened: dict[str, Any] = {name: model[name] for name in ("delayed_passes", "started_ms")}
     state = cpbcg_ref.DelayerState(free_pass_used=bool(model.get("free_pass_used", 0)), **opened)
     return cpbcg_ref.negotiate(rows, state, config, now_ms=0.0)
 
 
 def clocks_differ(model: Model) -> str:
-    clocks = [model.get(f"clock_ms_{rank}", 0) for rank in (0, 1)]
-    one, other = (again(model, clock_ms=clock).reason for clock in clocks)
-    told = f"clocks {clocks[0]} and {clocks[1]}, limit {LIMIT_MS} ms: rank 0 {one}, rank 1 {other}"
+    clocks = [model[f"now_ms_{rank}"] for rank in (0, 1)]
+    one, other = (again(model, clock_ms=clock) for clock in clocks)
+    began = f"an episode that began at {model['started_ms']} ms, limit {model['max_delay_ms']} ms"
+    told = f"{began}, clocks at {clocks[0]} and {clocks[1]} ms: rank 0 {one.reason}, rank 1 {other.reason}"
+    if one.state.free_pass_used != other.state.free_pass_used:
+        told += ", and one of them has used its free pass"
     return told if one != other else ""
 
 
 def last_delay(model: Model) -> str:
-    delays = again(model).state.delayed_passes
-    bound = model.get("max_delay_passes", 1)
+    delays, bound = again(model).state.delayed_passes, model["max_delay_passes"]
     return f"delay {delays} at max_delay_passes {bound}" if delays == bound - 1 else ""
 
 
@@ -169,8 +181,8 @@ def queue_matters(model: Model) -> str:
 THEOREMS = (
     Theorem(
         name="negotiation-agrees",
-        statement="Ranks that see the same table and state decide alike, whatever their clocks show (both policies, "
-        "1 and 2 ranks).",
+        statement="Ranks that see the same table and state decide alike, whatever their clocks show, in whole ms "
+        "(both policies, tables of 1 and 2 ranks).",
         claim=same_table,
         wrong="Two clocks that are read after the gather agree.",
         control=own_clocks,
@@ -180,7 +192,7 @@ THEOREMS = (
     Theorem(
         name="bounded-passes",
         statement="Each delay is counted and the count stays below max_delay_passes, so a rank that is prefillable in "
-        "max(1, max_delay_passes) consecutive passes is allowed (both policies, 1 and 2 ranks).",
+        "max(1, max_delay_passes) consecutive passes is allowed (both policies, tables of 1 and 2 ranks).",
         claim=bounded,
         wrong="One pass less is enough.",
         control=one_delay_less,
@@ -189,7 +201,8 @@ THEOREMS = (
     ),
     Theorem(
         name="queue-monotone",
-        statement="A longer queue never turns allow into delay (both policies, 1 and 2 ranks, any ratio).",
+        statement="A longer queue, on any of the ranks, never turns allow into delay (both policies, tables of 1 and 2 "
+        "ranks, any ratio).",
         claim=longer_queue,
         wrong="A longer queue changes nothing.",
         control=queue_ignored,

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,10 +13,11 @@ from cpbcg_ref.engines.contract import missing
 from cpbcg_ref.engines.targets import REFERENCES
 from cpbcg_ref.proving import capacity, layout, negotiation, required, selector
 from cpbcg_ref.proving.model import Proved, Theorem, prove
-from cpbcg_ref.proving.targets import symbolic_engine
+from cpbcg_ref.proving.targets import both
 
 LIBRARY = (*layout.THEOREMS, *capacity.THEOREMS, *negotiation.THEOREMS)
-_engines: dict[str, Any] = {}  # by target: a forked worker finds it, a spawned one loads it again
+Engines = tuple[Any, Any]  # for integers without a value, and as it is
+_engines: dict[str, Engines] = {}  # by target: a forked worker finds them, a spawned one loads them again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +40,9 @@ class Proofs:
         return 0 if all(one.proved and one.control_refuted for one in asked) else 2
 
 
-def theorems(target: str, engine: Any) -> list[Theorem]:
+def theorems(target: str, engines: Engines) -> list[Theorem]:
     """About the engine's own functions, and for the reference about its layout and its negotiation too."""
-    own = [*required.theorems(engine), *selector.theorems(engine)]
+    own = [*required.theorems(*engines), *selector.theorems(*engines)]
     return [*LIBRARY, *own] if target in REFERENCES else own
 
 
@@ -58,8 +60,8 @@ def prove_all(
     `tell` receives lines for people while the target is fetched, `progress` the engine and how many proofs are done.
     Raises TargetError if the target cannot be obtained.
     """
-    began, engine = time.perf_counter(), loaded(target, allow_unpinned=allow_unpinned, progress=tell)
-    wanted = [one for one in theorems(target, engine) if names(one.name)]
+    began, engines = time.perf_counter(), loaded(target, allow_unpinned=allow_unpinned, progress=tell)
+    wanted, engine = [one for one in theorems(target, engines) if names(one.name)], engines[1]
     asked = [one.name for one in wanted if not (one.needs and missing(engine, one.needs))]
     done: dict[str, tuple[Proved, set[str]]] = {}
     with ProcessPoolExecutor(min(workers or os.cpu_count() or 1, max(1, len(asked)))) as pool:
@@ -74,9 +76,9 @@ def prove_all(
     return Proofs(**told, proved=came, executed=tuple(sorted(ran)), seconds=time.perf_counter() - began)
 
 
-def loaded(target: str, **how: Any) -> Any:
+def loaded(target: str, **how: Any) -> Engines:
     if target not in _engines:
-        _engines[target] = symbolic_engine(target, **how)
+        _engines[target] = both(target, **how)
     return _engines[target]
 
 
@@ -93,10 +95,13 @@ def outcome(theorem: Theorem, done: dict[str, tuple[Proved, set[str]]], engine: 
 
 def prove_one(target: str, name: str) -> tuple[str, Proved, set[str]]:
     """In a worker. The theorem itself holds functions of the engine and stays there."""
-    engine = loaded(target, allow_unpinned=True)
-    theorem = next(one for one in theorems(target, engine) if one.name == name)
+    engines = loaded(target, allow_unpinned=True)
+    theorem = next(one for one in theorems(target, engines) if one.name == name)
     ran: set[str] = set()
-    found = prove(replace(theorem, replay=recorded(engine, theorem.replay, ran)))
+    if theorem.needs:  # one way, without a value, and the control, with one
+        with recording(engines[0], ran), suppress(Exception):
+            next(iter(theorem.claim()), None)
+    found = prove(replace(theorem, replay=recorded(engines[1], theorem.replay, ran)))
     return name, replace(found, theorem=replace(theorem, claim=tuple, control=tuple, replay=str, confirm=str)), ran
 
 
