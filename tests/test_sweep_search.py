@@ -141,6 +141,13 @@ def test_checkers_and_definitions_find_the_same(key, monkeypatch):
     assert any(told["checkers"].values())
 
 
+@pytest.mark.parametrize("key", ["bound-0-unset", "unbounded-all"])
+def test_an_overrun_bound_is_no_wrong_reason(key):
+    assert set(musts(swept(resolve(f"fault:{key}"), "slots, bound 0", depth=4)["violations"])) == {
+        "delay.bounded-passes"
+    }
+
+
 def test_a_definition_that_a_checker_misses_is_told(monkeypatch):
     monkeypatch.setattr(search.Walk, "check", lambda *_: None)
     found = swept(resolve("fault:watermark-reversed"), "watermark", depth=1)["violations"]

@@ -103,7 +103,8 @@ def reason_is_wrong(turn: Turn, verdict: Verdict, before: Verdict, past: Past) -
         "delay": True,
     }
     told = verdict.allow == (verdict.reason != "delay")
-    return not (told and fits.get(verdict.reason, False)) or (verdict.allow and waited > past.delays)
+    counted = past.delays < max(1, turn.config.max_delay_passes)  # an engine that overran its bound has had more
+    return not (told and fits.get(verdict.reason, False)) or (verdict.allow and counted and waited > past.delays)
 
 
 DEFINITIONS: dict[str, Callable[[Turn], bool]] = {
