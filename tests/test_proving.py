@@ -253,7 +253,7 @@ def test_a_theorem_is_proved_and_its_control_is_refuted_by_the_code(theorem):
 
 @pytest.mark.parametrize("theorem", negotiation.THEOREMS, ids=lambda one: one.name)
 def test_a_theorem_of_the_negotiation_is_proved(theorem, monkeypatch):
-    monkeypatch.setattr(negotiation, "SITUATIONS", negotiation.SITUATIONS[::5])
+    monkeypatch.setattr(negotiation, "SITUATIONS", negotiation.SITUATIONS[::9])
     found = prove(theorem)
     assert (found.proved, found.undecided) == (True, "")
     assert found.shown
@@ -308,6 +308,7 @@ def test_an_engine_that_raises_on_numbers_without_a_value_is_undecided():
 
 @pytest.fixture
 def few_buckets(monkeypatch):
+    """And few requests: seconds less, the same code."""
     monkeypatch.setattr(selector, "BUCKETS", 2)
     monkeypatch.setattr(selector, "FLOORED", 2)
     monkeypatch.setattr(required, "FEW", ((2, 1), (2, 2), (2, 3)))
@@ -339,11 +340,13 @@ def test_a_wrong_engine_ends_the_command_with_1(capsys, few_buckets):
     assert "does not hold" in told.out
 
 
-def test_the_selector_of_the_reference_is_proved_as_far_as_ladders_of_three(few_buckets):
-    found = prove_all("reference", names=lambda name: name.startswith(("selector", "required")))
-    assert len(found.proved) == 12
-    assert not [one.theorem.name for one in found.proved if not (one.proved and one.shown)]
-    assert "replay.py:smallest_bucket" in "".join(found.executed)
+def test_the_functions_of_the_reference_are_proved_and_those_that_ran_are_named(few_buckets):
+    asked = ("required-rows", "selector-never-eager", "selector-monotone")
+    found = prove_all("reference", names=asked.__contains__)
+    assert [(one.theorem.name, one.proved, bool(one.shown)) for one in found.proved] == [
+        (name, True, True) for name in asked
+    ]
+    assert {"replay.py:smallest_bucket", "layout.py:Zigzag.most"} <= {name.split("/")[-1] for name in found.executed}
 
 
 def test_the_reference_itself_keeps_its_built_in_functions():
@@ -414,3 +417,42 @@ def test_without_z3_the_command_says_what_to_install(capsys, monkeypatch):
     code, told = run(capsys)
     assert code == 2
     assert "pip install 'cpbcg[prove]'" in told.err
+
+
+RELEASES = ("0.5.18", "0.5.19", "0.5.20", "0.5.21", "0.5.22", "0.5.23")
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_layout_capacity_and_selector_of_a_release_are_proved(request, release, version):
+    if not request.config.getoption("--every-release"):
+        if version != "0.5.23":
+            pytest.skip("nightly: --every-release proves it for all releases with a selector, and for longer ladders")
+        request.getfixturevalue("few_buckets")
+    release(version)
+    found = prove_all(f"sglang=={version}")
+    assert {one.theorem.name: (one.proved, one.control_refuted, one.undecided) for one in found.proved} == {
+        one.theorem.name: (True, True, "") for one in found.proved
+    }
+    assert len(found.proved) == 12
+    ran = {name.split(":")[1] for name in found.executed}
+    assert {
+        "PrefillCPBCGInput.select_replay_bucket",
+        "PrefillCPBCGInput.required_local_tokens",
+        "ZigzagCPStrategy.build_metadata",
+    } <= ran
+
+
+def test_the_index_of_a_release_and_the_gather_of_the_library_restore_as_the_closed_form_says(release):
+    """The place of block c of request i, all small groups: rank-major, early blocks of all requests before late."""
+    process = release("0.5.23").process
+    for ranks, requests in product(range(2, 6), range(1, 6)):
+        lengths = [2 * ranks + i for i in range(requests)]
+        blocks = range(2 * ranks)
+        place = [
+            2 * requests * min(block, 2 * ranks - 1 - block) + (i if block < ranks else requests + i)
+            for i, block in product(range(requests), blocks)
+        ]
+        made = process.enter(ranks, "zigzag", 0).build_metadata(sum(lengths), lengths, lengths)
+        assert list(made.cp_reverse_index) == place
+        gathered = [token for own in cpbcg_ref.local_tokens([2 * ranks] * requests, cp_size=ranks) for token in own]
+        assert [gathered[at] for at in place] == sorted(gathered)

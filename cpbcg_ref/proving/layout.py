@@ -40,10 +40,10 @@ def whole_length() -> Iterable[Obligation]:
     yield Obligation(given, 2 * one.even + below(2 * n) == one.length, "all blocks")
     length = number("length")
     for cp_size in EXECUTED:
-        for given, cut in paths(partial(blocks, length, cp_size), length.term >= 0):
+        for way, cut in paths(partial(blocks, length, cp_size), length.term >= 0):
             sizes = [block.term for block in cut]
             sums = z3.And(z3.Sum(*sizes) == length.term, *[size >= 0 for size in sizes])
-            yield Obligation(tuple(given), sums, f"{cp_size} ranks")
+            yield Obligation(tuple(way), sums, f"{cp_size} ranks")
 
 
 def equal_blocks() -> Iterable[Obligation]:

@@ -11,7 +11,7 @@ from typing import Any
 from cpbcg_ref.checking.executed import recording
 from cpbcg_ref.engines.contract import missing
 from cpbcg_ref.engines.targets import REFERENCES
-from cpbcg_ref.proving import capacity, layout, negotiation, required, selector
+from cpbcg_ref.proving import capacity, layout, metadata, negotiation, required, selector
 from cpbcg_ref.proving.model import Proved, Theorem, prove
 from cpbcg_ref.proving.targets import both
 
@@ -43,6 +43,8 @@ class Proofs:
 def theorems(target: str, engines: Engines) -> list[Theorem]:
     """About the engine's own functions, and for the reference about its layout and its negotiation too."""
     own = [*required.theorems(*engines), *selector.theorems(*engines)]
+    if metadata.can_be_asked(engines[0]):
+        own = [*metadata.theorems(*engines), *own]
     return [*LIBRARY, *own] if target in REFERENCES else own
 
 
