@@ -131,6 +131,7 @@ LADDERS = [
     {"cp_size": 3, "context_length": 64, "ladder": (6, 7, 21, 22, 49), "max_padding_factor": 1.25},
     {"cp_size": 3, "context_length": 20, "ladder": (19, 33, 66), "max_requests": 3, "max_tokens": 60},
     {"cp_size": 4, "context_length": 9, "ladder": (27, 28, 36, 48, 54), "max_tokens": 54},
+    {"cp_size": 4, "context_length": 9, "ladder": (8, 27), "max_padding_factor": 1, "max_tokens": 60},
     {"cp_size": 4, "context_length": 64, "ladder": (16, 27, 32, 64)},
     {"cp_size": 4, "context_length": 64, "ladder": (40, 44, 48, 50), "max_padding_factor": 1},
     {"cp_size": 4, "context_length": 14, "ladder": (2, 15, 28), "strategy": "interleave", "max_requests": 2},

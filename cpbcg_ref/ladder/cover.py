@@ -32,7 +32,7 @@ def served(
             past += 1
         captured = shape.captured(bucket)
         last = min(past, bisect_right(rows, captured)) - 1
-        if captured and last >= first:
+        if last >= first:
             yield first, last, captured, bucket
 
 
