@@ -187,7 +187,8 @@ def usage(command, sentence):
         (
             "check sglang=0.5.18",
             "error: unknown target 'sglang=0.5.18': the forms are reference, NAME, NAME==VERSION, NAME@DIR, "
-            "path/to/file.py:Class, package.module:Class, fault:KEY, variant:KEY; NAME is one of sglang\n",
+            "path/to/file.py:Class, package.module:Class, fault:KEY, variant:KEY; NAME is one of sglang, vllm, "
+            "megatron-core, transformer-engine, verl, verl:thd-engine, torch, torch:per-document\n",
         ),
         ("check fault:overflown", "error: no fault is called 'overflown': did you mean overflow?\n"),
         ("replay 3f9", "error: no failure '3f9' is saved in STATE/failures: nothing is\n"),
