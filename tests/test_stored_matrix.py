@@ -9,6 +9,7 @@ from test_natural_experiment import table
 from test_other_engines import told
 
 from cpbcg_ref.engines import wheels
+from cpbcg_ref.engines.targets import ENGINES, released
 from cpbcg_ref.invariants import REGISTRY
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -30,9 +31,11 @@ def stored():
     }
 
 
-def test_it_has_every_invariant_and_every_release_of_sglang():
-    names = ["reference 0.1.0", "reference-hardened 0.1.0", *(f"sglang {version}" for version in wheels.pins("sglang"))]
-    assert list(stored())[: len(names)] == names
+def test_it_has_every_invariant_and_every_engine_and_release_that_is_known():
+    names = {f"{engine.replace(':', '-')} {version}" for engine in ENGINES for version in wheels.pins(released(engine))}
+    alone = {engine.replace(":", "-") for engine in ENGINES if ENGINES[engine].tried_on}
+    assert names | {"reference 0.1.0", "reference-hardened 0.1.0"} <= set(stored())
+    assert {column.split()[0] for column in stored()} >= alone
     assert all(list(column) == list(REGISTRY) for column in stored().values())
 
 
