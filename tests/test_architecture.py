@@ -84,9 +84,19 @@ def test_torch_and_numpy_are_imported_lazily(path):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_proofs_are_imported_by_their_command_alone_when_it_runs(path):
+    found = [top_level for name, top_level in imports(path) if name.startswith("cpbcg_ref.proving")]
+    assert (
+        relative(path).startswith("proving/")
+        or not found
+        or (relative(path), any(found)) == ("commands/prove.py", False)
+    )
+
+
+@pytest.mark.parametrize("path", MODULES, ids=relative)
 def test_strategies_and_checkers_do_not_import_what_is_downstream(path):
     """Data flows one way: cases and answers, then oracles and invariants, then checking, then reports, then the CLI."""
-    order = ["oracles/", "invariants/", "strategies/", "checking/", "sweeping/"]
+    order = ["oracles/", "invariants/", "strategies/", "checking/", "sweeping/", "proving/"]
     order += ["report/", "testing.py", "commands/", "cli.py"]
     stage = next((index for index, room in enumerate(order) if relative(path).startswith(room)), None)
     if stage is None:
