@@ -6,6 +6,7 @@ import time
 from functools import cache
 from importlib import resources
 from itertools import combinations, product
+from random import Random
 
 import jsonschema
 import pytest
@@ -20,6 +21,7 @@ from cpbcg_ref import (
 )
 from cpbcg_ref.cli import main
 from cpbcg_ref.ladder import Fallback, analyse_ladder, analysis, needs, shape
+from cpbcg_ref.ladder.cover import cheapest
 from cpbcg_ref.ladder.needs import most, of_rank, rows, smallest
 from cpbcg_ref.ladder.shape import Shape
 
@@ -229,6 +231,26 @@ def least_cover(buckets, wanted):
         if chosen:
             return count, min(sum(buckets[one] for one in some) for some in chosen)
     raise AssertionError("everything can be served by all of them")
+
+
+def test_a_cover_has_the_fewest_buckets_and_of_those_the_fewest_rows():
+    rng = Random(0)
+    both = 0
+    for _ in range(300):
+        spans = sorted(tuple(sorted(rng.choices(range(7), k=2))) for _ in range(7))
+        made = [(first, last, rng.choice((1, 2, 9)), bucket) for bucket, (first, last) in enumerate(spans)]
+        held = {bucket: rows for _, _, rows, bucket in made}
+        serves = {bucket: {*range(first, last + 1)} for first, last, _, bucket in made}
+        wanted = set().union(*serves.values())
+        ways = [some for count in range(8) for some in combinations(held, count)]
+        costs = [
+            (len(some), sum(map(held.get, some))) for some in ways if wanted <= set().union(*map(serves.get, some))
+        ]
+        found = cheapest(7, iter(made))
+        assert wanted <= set().union(*map(serves.get, found))
+        assert (len(found), sum(map(held.get, found))) == min(costs)
+        both += min(costs)[1] > min(rows for _, rows in costs)
+    assert both > 20, "fewest buckets and fewest rows were mostly the same ladder"
 
 
 def test_the_default_buckets_of_sglang_serve_half_their_largest_and_not_much_more_than_two_thirds():

@@ -29,12 +29,12 @@ def rows(shape: Shape, tokens: int) -> int:
 
 def most(shape: Shape, tokens: int) -> int:
     """Rows of the largest rank of that batch."""
-    n, u, many = shape.cp_size, 2 * shape.cp_size, shape.requests(tokens).stop - 1
+    n, u = shape.cp_size, 2 * shape.cp_size
+    few, many = shape.requests(tokens)[0], shape.requests(tokens)[-1]
     if not shape.zigzag:
         return -(-tokens // n)
     if tokens < 2 * u:  # one request: its loads grow or fall from rank to rank
         return max(load(rank, tokens, n) for rank in (0, n - 1))
-    few = min(-(-tokens // shape.longest), many)
     good = {min(max(count, few), many) for count in (tokens // (u + 1), tokens // (u + 1) + 1)}
     if many == tokens // u:
         return max(2 * count + min(count, tokens - u * count) for count in good)

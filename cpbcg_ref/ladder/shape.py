@@ -38,11 +38,6 @@ class Shape:
         """Tokens of the smallest active batch."""
         return 2 * self.cp_size if self.zigzag else self.cp_size
 
-    @property
-    def longest(self) -> int:
-        """A zigzag batch with longer requests is one more request, of 2 x cp_size tokens, for every row the same."""
-        return min(self.context_length, 4 * self.cp_size - 1) if self.zigzag else self.context_length
-
     def requests(self, tokens: int) -> range:
         """How many requests an active batch of so many tokens can have; empty if there is no such batch."""
         most = tokens // self.shortest if tokens >= self.least else 0
