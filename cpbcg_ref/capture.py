@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from cpbcg_ref.errors import check, check_ladder, check_padding_rule, refuse
+from cpbcg_ref.errors import check, check_ladder, refuse
 from cpbcg_ref.layout import required_local_tokens, strategy_for
 
 
@@ -34,8 +34,7 @@ class CaptureTable:
     bucket_local_tokens: Mapping[int, int] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_ladder("ladder", self.ladder)
-        check_padding_rule(self.max_padding_factor, self.min_replay_bucket)
+        check_ladder("ladder", self.ladder, self.max_padding_factor, self.min_replay_bucket)
         limits = {"context_length": self.context_length, **self.group}
         requests = {bucket: split for bucket in self.ladder if (split := capture_requests(bucket, **limits))}
         if not requests:

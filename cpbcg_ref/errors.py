@@ -48,13 +48,11 @@ def check_tokens(values: Any, *, name: str = "lengths", what: str = "a length", 
         refuse(f"{name}[{i}]", value, f"{what} is an integer >= 0 (tokens)")
 
 
-def check_ladder(name: str, ladder: Any) -> None:
+def check_ladder(name: str, ladder: Any, max_padding_factor: Any, min_replay_bucket: Any) -> None:
+    """Buckets to choose from, and the padding rule by which one is chosen."""
     if type(ladder) not in (list, tuple) or not ladder or set(map(type, ladder)) != {int} or ladder[0] < 1:
         refuse(name, ladder, "pass a list or tuple of buckets, at least one, each an integer >= 1 (tokens)")
     if any(low >= high for low, high in pairwise(ladder)):
         refuse(name, ladder, "buckets ascend and none comes twice; sort them and drop duplicates")
-
-
-def check_padding_rule(max_padding_factor: Any, min_replay_bucket: Any) -> None:
     check(float, least=1, what="the largest bucket over its batch", max_padding_factor=max_padding_factor)
     check(int, what="the floor of the padding rule (0: none)", min_replay_bucket=min_replay_bucket)

@@ -7,8 +7,7 @@ them a rank owns and in which order they stand there, its local rows. All ranks 
         rank 0   0 1 5 | 4 8 .        early blocks of all requests | late blocks of all requests | padding
         rank 1   2 6 | 3 7 . .
     interleave, n = 2, T = 5
-        rank 0   0 2 4 .
-        rank 1   1 3 . .
+        rank 0   0 2 4 .              rank 1   1 3 . .
 """
 
 from collections.abc import Sequence
@@ -41,11 +40,8 @@ class Zigzag:
         return first + max(beyond)
 
     def spread(self, lengths: Lengths, n: int) -> tuple[int, list[int]]:
-        """Rows of rank 0, and each rank's beyond those, in one pass over the requests and one over the ranks.
-
-        From rank r - 1 to r, requests whose remainder is r lose a row in the early block; those in whose remainder r
-        tokens are missing gain one in the late block.
-        """
+        """Rows of rank 0, and each rank's beyond those. From rank r - 1 to r, requests whose remainder is r lose a row
+        in the early block; those in whose remainder r tokens are missing gain one in the late block."""
         blocks = 2 * n
         count = [0] * blocks
         for length in lengths:  # counted by their remainder

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from cpbcg_ref.capture import CaptureTable
-from cpbcg_ref.errors import ReplayError, check, check_ladder, check_padding_rule, check_tokens, refuse
+from cpbcg_ref.errors import ReplayError, check, check_ladder, check_tokens, refuse
 from cpbcg_ref.layout import STRATEGIES, Lengths, aligned_rows, per_rank_logical_tokens
 
 
@@ -45,24 +45,21 @@ def select_replay_bucket(
     >>> select_replay_bucket(num_tokens=27, required_local_tokens=16, **rows)
     48
     """
+    rule = (max_padding_factor, min_replay_bucket)
     check(int, what="the tokens of the batch", num_tokens=num_tokens)
-    check_ladder("capture_num_tokens", capture_num_tokens)
-    check_padding_rule(max_padding_factor, min_replay_bucket)
+    check_ladder("capture_num_tokens", capture_num_tokens, *rule)
     check_tokens(list(bucket_local_tokens.values()), name="bucket_local_tokens", what="the rows of a bucket")
     check(int | None, what="the rows that every rank needs", required_local_tokens=required_local_tokens)
     if required_local_tokens is None:
         return None
-    rule = (max_padding_factor, min_replay_bucket)
     return smallest_bucket(num_tokens, required_local_tokens, capture_num_tokens, bucket_local_tokens, *rule)
 
 
 def smallest_bucket(
     num_tokens: int, required: int, buckets: Sequence[int], rows: Mapping[int, int], factor: float, floor: int
 ) -> int | None:
-    """The search itself, for what was checked: bisection for the tokens, then on, as rows need not grow with buckets.
-
-    A table was checked when it was captured, so a batch costs log(buckets) plus those whose rows do not suffice.
-    """
+    """The search itself, for what was checked, a table at its capture: bisection for the tokens, then past the buckets
+    whose rows do not suffice, as rows need not grow with buckets."""
     most = factor * num_tokens
     i = bisect_left(buckets, num_tokens)
     while i < len(buckets) and (buckets[i] <= most or buckets[i] <= floor):
