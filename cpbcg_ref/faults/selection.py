@@ -48,7 +48,7 @@ edit(
 edit(
     "floor-lowers-the-bound",
     "the bound is the smaller of the padding rule and the floor: min for max",
-    ("replay", MOST, WITHIN.replace(" or ", " and ")),
+    ("replay", WITHIN, WITHIN.replace(" or ", " and ")),
     must="select.complete select.without-cp",
     smallest=1,
 )
