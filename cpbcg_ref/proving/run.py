@@ -86,7 +86,7 @@ def loaded(target: str, **how: Any) -> Engines:
 
 def longest_first(name: str) -> bool:
     """The last worker should not wait for a long proof."""
-    return not name.endswith(("monotone", "agrees", "passes"))
+    return not name.endswith(("monotone", "agrees", "passes", "eager"))
 
 
 def outcome(theorem: Theorem, done: dict[str, tuple[Proved, set[str]]], engine: Any) -> Proved:

@@ -32,7 +32,8 @@ def verdict(one: dict[str, Any]) -> str:
 
 
 def show(told: dict[str, Any], printer: Printer) -> None:
-    printer.say(f"{told['engine']} {told['version']}: proofs for integers of any size\n")
+    printer.say(f"{told['engine']} {told['version']}: proofs for integers of any size")
+    printer.say("n: ranks of the CP group, k: requests of a batch, T: their tokens\n")
     rows = [(one["name"], verdict(one), one["obligations"], one["seconds"]) for one in told["theorems"]]
     printer.table(("theorem", "verdict", "steps", "seconds"), rows)
     for one in told["theorems"]:
