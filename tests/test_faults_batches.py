@@ -16,7 +16,17 @@ IDS = [name for name, one in REGISTRY.items() if {part.family for part in one.pa
 KEYS = [key for key, fault in FAULTS.items() if fault.expected[0] in IDS]
 RIGHT = [key for key, variant in VARIANTS.items() if variant.engine_type.__module__ == variants.__name__]
 PUBLIC = [key for key in KEYS if FAULTS[key].source]
-PROJECTS = ("sglang", "vllm", "Megatron-LM", "TransformerEngine", "pytorch", "verl", "SkyRL", "tokenspeed")
+PROJECTS = (
+    "sglang",
+    "vllm",
+    "Megatron-LM",
+    "TransformerEngine",
+    "pytorch",
+    "verl",
+    "SkyRL",
+    "tokenspeed",
+    "Megatron-Bridge",
+)
 
 
 def told(engine, family, case):
