@@ -191,5 +191,7 @@ def test_large_scopes_are_cut_into_parts_that_fit_and_together_are_whole():
 
 
 def test_a_scope_beyond_all_machines_is_refused_with_its_size():
-    with pytest.raises(InvalidInput, match="requests is 2: cp_size 1024 has 2,148,532,224 such batches; ask for fewer"):
+    with pytest.raises(
+        InvalidInput, match="requests is 2: cp_size 1024 has 2,148,532,224 batches of as many; the most are"
+    ):
         list(parts_of(Scope(cp_sizes=(1024,), requests=4), Contract(strategies=("zigzag",))))

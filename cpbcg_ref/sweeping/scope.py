@@ -95,8 +95,8 @@ def begins(left: Sequence[int], shape: dict[str, Any]) -> int:
     left: batches that are left once those of none, one, two and so on are said; all of them first.
     """
     if left[0] > TOO_MANY:
-        group = f"cp_size {shape['cp_size']}"
-        refuse("requests", shape["requests"], f"{group} has {left[0]:,} such batches; ask for fewer requests or tokens")
+        many = f"cp_size {shape['cp_size']} has {left[0]:,} batches of as many"
+        refuse("requests", shape["requests"], f"{many}; the most are {TOO_MANY:,}: ask for fewer requests or tokens")
     return next((known for known, batches in enumerate(left) if batches <= MOST), len(left))
 
 
