@@ -25,7 +25,7 @@ from cpbcg_ref.checking.run import Checker
 from cpbcg_ref.checking.workers import Ended, Team
 from cpbcg_ref.commands.fuzz import duration
 from cpbcg_ref.engines.reference import Reference
-from cpbcg_ref.report import fuzzing
+from cpbcg_ref.report import watching
 from cpbcg_ref.report.fuzzing import state
 
 COMMAND = [sys.executable, "-m", "cpbcg_ref.cli", "fuzz"]
@@ -123,7 +123,7 @@ def test_a_campaign_as_json(run, adapter):
 
 
 def test_without_a_terminal_the_state_is_told_now_and_then(run, adapter, monkeypatch):
-    monkeypatch.setattr(fuzzing, "TELL_EVERY_S", 0.7)
+    monkeypatch.setattr(watching, "TELL_EVERY_S", 0.7)
     _, _, err = run("fuzz", adapter("Slow"), "--select", "select.pure", "--max-time", "3", "--database", "none")
     lines = err.splitlines()
     assert 1 <= len(lines) <= 4

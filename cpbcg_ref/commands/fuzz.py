@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def fuzz(select: Sequence[str], config: Path | None, failures: Path | None, no_s
     from cpbcg_ref.engines.targets import exact
     from cpbcg_ref.report import files, jsonreport
     from cpbcg_ref.report import fuzzing as shown
+    from cpbcg_ref.report.watching import Watcher
 
     json_file = options.pop("json_file")
     files.check_writable(json_file)
@@ -67,7 +69,7 @@ def fuzz(select: Sequence[str], config: Path | None, failures: Path | None, no_s
     options["folder"] = None if no_save else failures or saved.failures_folder()
     options["target"] = exact(options["target"], tell=note)
     options |= {"ids": selected(select), "deployment": deployment.read_deployment(config) if config else None}
-    watcher = shown.Watcher()
+    watcher = Watcher()
 
     def announce(failure: Any) -> None:
         watcher.pause()
@@ -75,7 +77,7 @@ def fuzz(select: Sequence[str], config: Path | None, failures: Path | None, no_s
             show(shown.show_found, failure)
 
     try:
-        campaign = fuzzing.fuzz(**options, tell=watcher.say, announce=announce, watch=watcher.watch)
+        campaign = fuzzing.fuzz(**options, tell=watcher.say, announce=announce, watch=partial(shown.watch, watcher))
     finally:
         watcher.pause()
     files.write(json_file, jsonreport.as_json(shown.document(campaign)))

@@ -1,5 +1,6 @@
 """`cpbcg sweep`: every case of a small scope, instead of many of a large one."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,16 +52,17 @@ def sweep(what: str, length: int | None, json_file: str | None, **options: Any) 
     except ModuleNotFoundError as problem:
         raise CpbcgError(f"a sweep needs {problem.name}: pip install 'cpbcg[sweep]'") from problem
     from cpbcg_ref.report import files, jsonreport, sweeps
+    from cpbcg_ref.report.watching import Watcher
     from cpbcg_ref.sweeping.scope import WHAT, Scope
 
     files.check_writable(json_file)
     limits = {name: options.pop(name) for name in ("cp_sizes", "requests", "ranks", "depth")}
     scope = Scope(what=WHAT if what == "all" else (what,), length=length or 0, **limits)
-    watcher = sweeps.Watcher()
+    watcher = Watcher()
     try:
-        outcome = run.sweep(options.pop("target"), scope, **options, tell=note, watch=watcher.watch)
+        outcome = run.sweep(options.pop("target"), scope, **options, tell=note, watch=partial(sweeps.watch, watcher))
     finally:
-        watcher.stop()
+        watcher.pause()
     told = sweeps.document(outcome)
     files.write(json_file, jsonreport.as_json(told))
     if json_file != "-":

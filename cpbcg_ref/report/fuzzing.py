@@ -1,51 +1,17 @@
 """A campaign for people, while it runs and when it is over; and for programs."""
 
-import sys
-import time
 from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 
 from cpbcg_ref.checking.campaign import Campaign, Failure
 from cpbcg_ref.checking.results import Report, Result
 from cpbcg_ref.report.jsonreport import row
 from cpbcg_ref.report.terminal import COLOURS, Printer, show_failure, show_reasons, summary_line
+from cpbcg_ref.report.watching import Watcher
 
-TELL_EVERY_S = 30.0  # where nobody looks at a terminal
 
-
-class Watcher:
-    """Shows how a campaign goes on stderr: a line that changes on a terminal, elsewhere a new line now and then."""
-
-    def __init__(self) -> None:
-        console = Console(stderr=True)
-        # Drawn in `watch` alone: a thread that draws would be in the way of forking.
-        quiet: dict[str, Any] = {"auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
-        self.bar = Progress(BarColumn(20), TextColumn("{task.description}"), console=console, transient=True, **quiet)
-        self.task = self.bar.add_task("", total=None)
-        self.live, self.drawn, self.told = console.is_terminal, False, time.monotonic()
-
-    def watch(self, campaign: Campaign) -> None:
-        if self.live:
-            self.bar.start()
-            self.drawn = True
-            done = min(campaign.seconds, campaign.seconds - campaign.left)
-            self.bar.update(self.task, total=campaign.seconds, completed=done, description=state(campaign))
-            self.bar.refresh()
-        elif time.monotonic() - self.told >= TELL_EVERY_S:
-            self.told = time.monotonic()
-            self.say(state(campaign))
-
-    def say(self, line: str) -> None:
-        self.pause()
-        print(line, file=sys.stderr, flush=True)
-
-    def pause(self) -> None:
-        """Before something else is printed, and at the end."""
-        if self.drawn:  # else it would print an empty line
-            self.bar.stop()
-        self.drawn = False
+def watch(watcher: Watcher, campaign: Campaign) -> None:
+    done = min(campaign.seconds, campaign.seconds - campaign.left)
+    watcher.see(state(campaign), done=done, total=campaign.seconds)
 
 
 def state(campaign: Campaign) -> str:

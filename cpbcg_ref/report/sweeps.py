@@ -1,20 +1,15 @@
 """What a sweep came to: plain data, described by sweeps.schema.json beside this file, and text made of it."""
 
-import sys
 import textwrap
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-
 from cpbcg_ref.report.terminal import COLOURS, Printer
-from cpbcg_ref.sweeping.run import Outcome
-from cpbcg_ref.sweeping.run import Progress as Done
+from cpbcg_ref.report.watching import Watcher
+from cpbcg_ref.sweeping.run import Outcome, Progress
 from cpbcg_ref.sweeping.scope import Batches, Search
 
-TELL_EVERY_S = 30.0  # where nobody looks at a terminal
 BY_PERIOD = (
     "remainders: required rows depend on the remainders modulo 2 x cp_size and on the sum of whole blocks, and grow by "
     "2 x cp_size rows when that sum grows by cp_size. That is so by definition; for code of which it is true too, and "
@@ -24,32 +19,9 @@ BATCHES = ("strategy", "cp", "requests", "which", "batches", "cpu s")
 STATES = ("domain", "ranks", "states", "transitions", "passes", "all states", "cpu s")
 
 
-class Watcher:
-    """Shows how far a sweep is on stderr: a line that changes on a terminal, elsewhere a new line now and then."""
-
-    def __init__(self) -> None:
-        console = Console(stderr=True)
-        # Drawn in `watch` alone: a thread that draws would be in the way of forking.
-        quiet: dict[str, Any] = {"auto_refresh": False, "redirect_stdout": False, "redirect_stderr": False}
-        self.bar = Progress(BarColumn(20), TextColumn("{task.description}"), console=console, transient=True, **quiet)
-        self.task = self.bar.add_task("", total=None)
-        self.live, self.drawn, self.told = console.is_terminal, False, time.monotonic()
-
-    def watch(self, done: Done) -> None:
-        line = f"{done.done} of {done.total} parts, {time.monotonic() - done.began:.0f} s, last: {done.last}"
-        if self.live:
-            self.bar.start()
-            self.drawn = True
-            self.bar.update(self.task, total=done.total, completed=done.done, description=line)
-            self.bar.refresh()
-        elif time.monotonic() - self.told >= TELL_EVERY_S:
-            self.told = time.monotonic()
-            print(line, file=sys.stderr, flush=True)
-
-    def stop(self) -> None:
-        if self.drawn:  # else it would print an empty line
-            self.bar.stop()
-        self.drawn = False
+def watch(watcher: Watcher, done: Progress) -> None:
+    line = f"{done.done} of {done.total} parts, {time.monotonic() - done.began:.0f} s, last: {done.last}"
+    watcher.see(line, done=done.done, total=done.total)
 
 
 def document(outcome: Outcome) -> dict[str, Any]:
